@@ -1,16 +1,16 @@
 """The provider interface over the simulated cloud, as one process sees it: late, lossy, and sometimes wrong."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from decimal import Decimal
 
-from app.domain.leases import VmState
 from app.domain.offerings import LISTED_MARKETS, Driver, InstanceType, Market
-from app.domain.tags import ATTEMPT, DEADLINE, LEASE, OwnerTags
-from tests.simulation.calls import Calls, Process
+from app.domain.tags import ATTEMPT, BATCH, DEADLINE, LEASE, OwnerTags
+from tests.simulation.batches import Batches
+from tests.simulation.calls import Process
 from tests.simulation.cloud import TYPES, Cloud, Machine, Violation, list_price
+from tests.simulation.machines import REGION, time_at
 from tests.simulation.scheduler import EPOCH
-from workers.providers.common.single import SingleLaunches
 from workers.providers.errors import CredentialsRejected
 from workers.providers.types import (
     BatchResult,
@@ -34,14 +34,15 @@ from workers.providers.types import (
     Vm,
 )
 
-REGION = "somewhere"
 _PAGE = 2
+_MOST_PAGES = 5
+_OWNER = (LEASE, ATTEMPT, BATCH)
+_RATES = {"launch": CallRate(burst=5, per_second=1), "terminate": CallRate(burst=5, per_second=1)}
 
 
-class SimulatedProvider(SingleLaunches, Calls):
+class SimulatedProvider(Batches):
     """One process's adapter of one account."""
 
-    limits = Limits(rates={"launch": CallRate(burst=5, per_second=1), "terminate": CallRate(burst=5, per_second=1)})
     ssh_user = "ubuntu"
 
     def __init__(
@@ -53,16 +54,11 @@ class SimulatedProvider(SingleLaunches, Calls):
         rebooted: Callable[[Machine], None],
     ) -> None:
         super().__init__(cloud, process)
+        self.limits = Limits(rates=_RATES, batch=cloud.nature.batch, named_slots=cloud.nature.names_slots)
         self.lists_all_regions = cloud.nature.lists_all_regions
         self._listed = listed
         self._ending = ending
         self._rebooted = rebooted
-        self._seen_wrong = False
-
-    @property
-    def _stranger(self) -> bool:
-        """Wrong credentials are noticed only when `identity` is asked; right ones are back for everybody at once."""
-        return self._seen_wrong and self._cloud.wrong
 
     # --- the account ------------------------------------------------------------------------------------------
 
@@ -95,7 +91,7 @@ class SimulatedProvider(SingleLaunches, Calls):
 
     def prices(self, region: str) -> Prices:
         """Of every type and market, as of now."""
-        now = _time(self._cloud.scheduler.now)
+        now = time_at(self._cloud.scheduler.now)
 
         def look() -> Prices:
             prices = self._cloud.prices.items()
@@ -172,8 +168,9 @@ class SimulatedProvider(SingleLaunches, Calls):
         ids = [machine.id for machine in cloud.machines.values()] if honest else []
         if cut and ids:
             ids = ids[: random.randrange(len(ids))]
-        for start in range(0, max(len(ids), 1), _PAGE):
-            yield self._call("list", lambda part=ids[start : start + _PAGE]: self._page(part, silent))  # type: ignore[misc]
+        page = max(_PAGE, -(-len(ids) // _MOST_PAGES))
+        for start in range(0, max(len(ids), 1), page):
+            yield self._call("list", lambda part=ids[start : start + page]: self._page(part, silent))  # type: ignore[misc]
         self._listed(cloud, honest and not cut and not silent, started)
 
     def list_everywhere(self, installation: str) -> Iterator[ListingPage]:
@@ -185,13 +182,6 @@ class SimulatedProvider(SingleLaunches, Calls):
         shown = [m for m in found if m.lists_from <= cloud.scheduler.now and cloud.shows(m) and m.zone not in silent]
         return ListingPage(vms=[self._vm(machine) for machine in shown], unreachable=silent)
 
-    def _known(self) -> Iterator[Machine]:
-        cloud = self._cloud
-        if not self._stranger:
-            for machine in cloud.machines.values():
-                if machine.gets_from <= cloud.scheduler.now and cloud.shows(machine):
-                    yield machine
-
     def ready(self, region: str, vm_ids: Sequence[str]) -> frozenset[str]:
         now = self._cloud.scheduler.now
         return self._call(
@@ -202,7 +192,7 @@ class SimulatedProvider(SingleLaunches, Calls):
         def look() -> Sequence[Interruption]:
             noticed = [m for m in self._known() if m.notice_at is not None and m.alive]
             return [
-                Interruption(vm_id=m.id, notice_at=_time(m.notice_at or 0.0), deadline_at=None, action="terminate")
+                Interruption(vm_id=m.id, notice_at=time_at(m.notice_at or 0.0), deadline_at=None, action="terminate")
                 for m in noticed
             ]
 
@@ -255,11 +245,11 @@ class SimulatedProvider(SingleLaunches, Calls):
                     kind="volume",
                     id=thing.id,
                     region=REGION,
-                    tags={LEASE: thing.machine.tags[LEASE], ATTEMPT: thing.machine.tags[ATTEMPT]},
+                    tags={key: text for key, text in thing.machine.tags.items() if key in _OWNER},
                     in_use=thing.machine.alive,
                 )
                 for thing in things
-                if lease_ids is None or thing.machine.tags[LEASE] in lease_ids
+                if lease_ids is None or thing.machine.tags.get(LEASE) in lease_ids
             ]
             return Leftovers(found=found)
 
@@ -279,33 +269,3 @@ class SimulatedProvider(SingleLaunches, Calls):
 
     def acknowledge(self, events: Sequence[ProviderEvent]) -> None:
         return None
-
-    # --- what is shown ----------------------------------------------------------------------------------------
-
-    def _vm(self, machine: Machine) -> Vm:
-        cloud = self._cloud
-        lag = cloud.scheduler.random.uniform(0, 10) if cloud.scheduler.random.random() < cloud.weather.stale else 0.0
-        state = machine.state_at(cloud.scheduler.now - lag)
-        over = state in (VmState.GONE, VmState.ENDING, VmState.STOPPED)
-        return Vm(
-            id=machine.id,
-            region=REGION,
-            zone=machine.zone,
-            instance_type=machine.kind,
-            market=Market(machine.market),
-            state=state,
-            tags=dict(machine.tags),
-            launch_identity=machine.token,
-            launched_at=_time(machine.born),
-            ended_at=_time(machine.gone_at) if state is VmState.GONE and machine.gone_at is not None else None,
-            public_ip="203.0.113.1" if state is VmState.RUNNING else None,
-            private_ip="10.0.0.1",
-            state_reason=machine.reason if over else None,
-            interrupted=machine.interrupted and over,
-            refusal=machine.refusal if over else None,
-            price_per_hour=None,
-        )
-
-
-def _time(seconds: float) -> datetime:
-    return EPOCH + timedelta(seconds=seconds)

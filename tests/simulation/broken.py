@@ -1,7 +1,8 @@
 """The program with one part of its protocol broken: what the simulation must notice."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from datetime import datetime
 from itertools import count
 from typing import Any
 from uuid import UUID
@@ -11,21 +12,27 @@ from sqlalchemy import text
 
 from app.db.events.events import NewEvent
 from app.db.fleet.inventory import Observed
+from app.db.groups import coordination
 from app.db.leases import attempts, claims, transitions
 from app.db.leases import idleness as idleness_statements
 from app.db.operations import brakes
-from app.domain import gpu_protocol, idleness, lifecycle, proofs
+from app.domain import gpu_protocol, group_decisions, idleness, lifecycle, proofs
 from app.domain import inventory as rules
+from app.domain.group_decisions import decide_group
+from app.domain.group_steps import Activate, Elect, GroupRest, GroupStep, Member
+from app.domain.groups import GroupFacts, GroupState
 from app.domain.ids import LeaseId
 from app.domain.leases import AttemptState, Lease, VmState
 from app.domain.lifecycle import Rest, Verify
 from workers.accounts import error_json
+from workers.groups import coordinator
 from workers.lifecycle import reconciler
-from workers.lifecycle.steps import context, end, place, plan, send, settle
+from workers.lifecycle.steps import context, end, place, plan, record_batch, send, send_batch, settle
 from workers.lifecycle.steps.context import StepContext
+from workers.lifecycle.steps.record_batch import SentBatch
 from workers.observation import inventory
 from workers.providers.errors import ProviderError
-from workers.providers.types import Image, Params
+from workers.providers.types import BatchLaunched, Image, Params, Vm
 
 Break = Callable[[pytest.MonkeyPatch], None]
 
@@ -38,6 +45,57 @@ def a_fresh_token_each_call(patch: pytest.MonkeyPatch) -> None:
         return sent and replace(sent, params={**sent.params, "token": f"token-{next(numbers)}"})
 
     patch.setattr(send, "_check", without_token)
+
+
+def a_fresh_token_for_each_call_of_a_batch(patch: pytest.MonkeyPatch) -> None:
+    numbers, store_repeat = count(), send_batch._store_repeat
+
+    def with_another_token(connection: Any, ctx: StepContext) -> SentBatch | Rest | None:
+        again = store_repeat(connection, ctx)
+        if not isinstance(again, SentBatch):
+            return again
+        return replace(again, params={**again.params, "token": f"token-{next(numbers)}"})
+
+    patch.setattr(send_batch, "_store_repeat", with_another_token)
+
+
+def slots_in_the_order_of_the_answer(patch: pytest.MonkeyPatch) -> None:
+    """The VMs of an answer are taken for those of the first slots, whatever their indexes are."""
+
+    def by_order(ctx: StepContext, sent: SentBatch, answer: BatchLaunched) -> None:
+        order = [*answer.vms.values(), *answer.missing.values()]
+        vms = {index: one for index, one in enumerate(order) if isinstance(one, Vm)}
+        missing = {index: one for index, one in enumerate(order) if isinstance(one, ProviderError)}
+        record_batch.record(ctx, sent, BatchLaunched(vms=vms, missing=missing))
+
+    patch.setattr(send_batch, "record", by_order)
+
+
+def the_first_ready_member_forms_the_group(patch: pytest.MonkeyPatch) -> None:
+    def early(group: GroupFacts, members: Sequence[Member], now: datetime) -> GroupStep:
+        some_ready = any(group_decisions.is_ready(group, member) for member in members)
+        return Activate() if group.state is GroupState.FORMING and some_ready else decide_group(group, members, now)
+
+    patch.setattr(coordinator, "decide_group", early)
+
+
+def the_next_pool_before_the_last_one_is_empty(patch: pytest.MonkeyPatch) -> None:
+    def early(group: GroupFacts, members: Sequence[Member], now: datetime) -> GroupStep:
+        step = decide_group(group, members, now)
+        waits = group.state is GroupState.QUEUED and isinstance(step, GroupRest)
+        return Elect() if waits and all(member.wanted for member in members) else step
+
+    patch.setattr(coordinator, "decide_group", early)
+
+
+def members_keep_a_pool_that_has_failed(patch: pytest.MonkeyPatch) -> None:
+    """Those that wait in the queue launch there later, although their group has left the pool."""
+    retreat = coordination.retreat
+
+    def of_busy_ones(lease_ids: Iterable[LeaseId]) -> Any:
+        return retreat(lease_ids)[:1]
+
+    patch.setattr(coordination, "retreat", of_busy_ones)
 
 
 def the_call_before_its_row(patch: pytest.MonkeyPatch) -> None:
@@ -163,6 +221,11 @@ def idle_leases_go_on(patch: pytest.MonkeyPatch) -> None:
 
 BROKEN: tuple[tuple[Break, int, dict[str, float]], ...] = (
     (a_fresh_token_each_call, 0, {"lost_after": 0.3}),
+    (a_fresh_token_for_each_call_of_a_batch, 3, {"lost_after": 0.3, "bursts": 1.0}),
+    (slots_in_the_order_of_the_answer, 0, {"partial": 0.6, "bursts": 1.0}),
+    (the_first_ready_member_forms_the_group, 1, {"groups": 1.0}),
+    (the_next_pool_before_the_last_one_is_empty, 2, {"groups": 1.0, "scarce": 1.0}),
+    (members_keep_a_pool_that_has_failed, 0, {"groups": 1.0, "scarce": 1.0}),
     (the_call_before_its_row, 0, {"killed": 0.004}),
     (an_empty_listing_is_believed, 1, {"truncated": 0.2}),
     (the_next_candidate_after_a_time_out, 0, {"lost_after": 0.3}),
@@ -178,4 +241,7 @@ BROKEN: tuple[tuple[Break, int, dict[str, float]], ...] = (
     (missing_samples_are_idle, 20, {"restored": 0.0}),
     (idle_leases_go_on, 13, {"restored": 0.0}),
 )
-"""Each with the seed to begin with, which showed it last time, and the trouble that the broken part is there for."""
+"""Each with the seed to begin with, which showed it last time, and the trouble that the broken part is there for.
+
+Only those about groups have groups: a seed without them takes less CPU.
+"""

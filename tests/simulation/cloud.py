@@ -10,7 +10,8 @@ from typing import Any
 
 from app.domain.leases import VmState
 from app.domain.offerings import LISTED_MARKETS, Gpu, Interconnect, Market
-from app.domain.tags import attempt_key
+from app.domain.tags import BATCH, attempt_key
+from app.domain.tokens import launch_name, slot_token
 from tests.simulation.gpus import GpuTruth
 from tests.simulation.scheduler import Scheduler
 from tests.simulation.weather import Weather
@@ -25,6 +26,7 @@ from workers.providers.errors import (
 
 ALIVE = (VmState.PENDING, VmState.RUNNING, VmState.STOPPED, VmState.ENDING)
 _TOKEN_LIFE = 86_400.0
+_MOST_TOGETHER = 1000
 _REFUSALS: tuple[type[Refused], ...] = (ProviderQuotaExceeded, NotOffered, InsufficientCapacity, PriceTooLow)
 
 TYPES: Mapping[str, tuple[Gpu, Decimal]] = {
@@ -52,7 +54,8 @@ class Nature:
     """How a kind of cloud behaves. `forgets`: seconds after its end for which a VM still shows.
 
     `conflicts`: a repeated create is refused as `TokenConflict` instead of answered with the same VM. `stands`: a VM that is
-    refused late stays as a stopped one.
+    refused late stays as a stopped one. `batch`: the most VMs of one create call. `names_slots`: a VM of a batch is known
+    by its name, and not by its launch index.
     """
 
     provider: str
@@ -60,11 +63,21 @@ class Nature:
     conflicts: bool
     stands: bool
     lists_all_regions: bool
+    batch: int = 1
+    names_slots: bool = False
 
 
 NATURES = (
-    Nature(provider="aws", forgets=3600.0, conflicts=False, stands=False, lists_all_regions=False),
-    Nature(provider="gcp", forgets=0.0, conflicts=True, stands=False, lists_all_regions=True),
+    Nature(provider="aws", forgets=3600.0, conflicts=False, stands=False, lists_all_regions=False, batch=6),
+    Nature(
+        provider="gcp",
+        forgets=0.0,
+        conflicts=True,
+        stands=False,
+        lists_all_regions=True,
+        batch=12,
+        names_slots=True,
+    ),
     Nature(provider="azure", forgets=0.0, conflicts=True, stands=True, lists_all_regions=True),
 )
 
@@ -72,10 +85,12 @@ NATURES = (
 @dataclass(eq=False, slots=True, kw_only=True)
 class Machine:
     """One VM, with its whole history. `late`: it was made after anybody could still expect it. `copied`: somebody made it
-    with the tags of another one.
+    with the tags of another one. `key`: the attempt that it was made for, whatever its tags are. `batch`: the batch and
+    the slot that it shows.
     """
 
     id: str
+    key: tuple[str, int]
     zone: str
     kind: str
     market: str
@@ -87,6 +102,7 @@ class Machine:
     late: bool
     states: list[tuple[float, VmState]]
     copied: bool = False
+    batch: tuple[str, int] | None = None
     agent: Mapping[str, Any] | None = None
     """What its launch gave the agent in it: `token` and `url`. None: it has no agent."""
     gpus: GpuTruth | None = None
@@ -102,12 +118,6 @@ class Machine:
     """Listings that have shown it, or not shown it, since what they tell should have had a consequence."""
     stale: int = 0
     """Listings in a row that have shown it with an earlier deadline than its lease's."""
-
-    @property
-    def key(self) -> tuple[str, int]:
-        key = attempt_key(self.tags)
-        assert key is not None
-        return key
 
     @property
     def state(self) -> VmState:
@@ -130,9 +140,20 @@ class Thing:
     gone: bool = False
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Launched:
+    """What a token has made, by slot. A call for one VM has one slot."""
+
+    machines: dict[int, Machine]
+    params: Mapping[str, Any]
+    at: float
+
+
 @dataclass(eq=False)
 class Cloud:
-    """One account's region of one cloud. `tell`: writes a line into the trace. `runs`: is told of a machine that has started."""
+    """One account's region of one cloud. `tell`: writes a line into the trace. `runs`: is told of a machine that has started,
+    and `makes` of one that is about to be made. `room`: the most VMs that live in a zone; a zone without an entry has no such limit.
+    """
 
     name: str
     nature: Nature
@@ -143,15 +164,19 @@ class Cloud:
     settle: float
     grace: float
     runs: Callable[[Machine], None]
+    makes: Callable[["Cloud", Machine], None]
     machines: dict[str, Machine] = field(default_factory=dict)
     things: dict[str, Thing] = field(default_factory=dict)
     empty_zones: set[str] = field(default_factory=set)
+    room: dict[str, int] = field(default_factory=dict)
     prices: dict[tuple[str, Market], Decimal] = field(default_factory=dict)
     wrong: bool = False
     refusing: bool = False
     listing_empty: bool = False
     away: bool = False
-    _tokens: dict[tuple[str, str], tuple[Machine, Mapping[str, Any]]] = field(default_factory=dict)
+    batch_at: float = float("-inf")
+    """When the newest create call of a batch arrived."""
+    _tokens: dict[tuple[str, str], _Launched] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.prices |= {(kind, market): list_price(kind, market) for kind in TYPES for market in LISTED_MARKETS}
@@ -160,47 +185,108 @@ class Cloud:
 
     def launch(self, params: Mapping[str, Any], issued: float) -> Machine:
         """The create call, landing now; it was issued at `issued`. Tokens hold within a zone."""
-        now, weather, random = self.scheduler.now, self.weather, self.scheduler.random
-        key = (params["token"], params["zone"])
-        if key in self._tokens and self._tokens[key][0].born + _TOKEN_LIFE > now:
-            machine, before = self._tokens[key]
-            self.scheduler.count("cloud: token used again")
-            if self.nature.conflicts or before != params:
-                raise TokenConflict("exists already", code="AlreadyExists")
-            return machine
-        if params["zone"] in self.empty_zones or random.random() < weather.no_capacity * 0.3:
+        before = self._launched_before(params)
+        if before is not None:
+            return before[0]
+        self._may_refuse(params["zone"])
+        key = attempt_key(params["tags"])
+        assert key is not None
+        machine = self._create(params, issued, key=key, token=params["token"], agent=params.get("agent"))
+        self._remember(params, {0: machine})
+        return machine
+
+    def launch_batch(self, params: Mapping[str, Any], issued: float) -> dict[int, Machine]:
+        """The create call of a batch, landing now. Returns its machines by slot, fewer than slots where no more fit."""
+        before = self._launched_before(params)
+        if before is not None:
+            return before
+        self._may_refuse(params["zone"])
+        random, slots = self.scheduler.random, params["slots"]
+        fit = min(len(slots), self._free(params["zone"]))
+        if random.random() < self.weather.partial:
+            fit = random.randint(1, fit)
+        filled = sorted(random.sample(range(len(slots)), fit)) if self.nature.names_slots else range(fit)
+        made = {index: self._create_slot(params, issued, slots[index]) for index in filled}
+        self.scheduler.count("batch: filled in part" if fit < len(slots) else "batch: filled")
+        self._remember(params, made)
+        return made
+
+    def _launched_before(self, params: Mapping[str, Any]) -> dict[int, Machine] | None:
+        launched = self._tokens.get((params["token"], params["zone"]))
+        if launched is None or launched.at + _TOKEN_LIFE <= self.scheduler.now:
+            return None
+        self.scheduler.count("batch: token used again" if "slots" in params else "cloud: token used again")
+        if self.nature.conflicts or launched.params != params:
+            raise TokenConflict("exists already", code="AlreadyExists")
+        return launched.machines
+
+    def _remember(self, params: Mapping[str, Any], made: dict[int, Machine]) -> None:
+        launched = _Launched(machines=made, params=dict(params), at=self.scheduler.now)
+        self._tokens[params["token"], params["zone"]] = launched
+
+    def _may_refuse(self, zone: str) -> None:
+        """Raises Refused."""
+        weather, random = self.weather, self.scheduler.random
+        if zone in self.empty_zones or random.random() < weather.no_capacity * 0.3:
             self.scheduler.count("cloud: no capacity")
             raise InsufficientCapacity("no capacity", code="InsufficientInstanceCapacity")
         if random.random() < weather.refused:
             self.scheduler.count("cloud: launch refused")
             raise random.choice(_REFUSALS)("refused", code="Refused")
-        machine = self._create(params, issued)
-        self._tokens[key] = (machine, dict(params))
-        return machine
+        if self._free(zone) <= 0:
+            self.scheduler.count("cloud: zone full")
+            raise InsufficientCapacity("the zone is full", code="InsufficientInstanceCapacity")
 
-    def _create(self, params: Mapping[str, Any], issued: float) -> Machine:
+    def _free(self, zone: str) -> int:
+        if zone not in self.room:
+            return _MOST_TOGETHER
+        return self.room[zone] - sum(machine.zone == zone for machine in self.living())
+
+    def _create_slot(self, params: Mapping[str, Any], issued: float, slot: Mapping[str, Any]) -> Machine:
+        """As user data does it, the VM derives its agent's token from the secret of the batch."""
+        name, agent = launch_name(slot["token"]), params["agent"]
+        own = name if self.nature.names_slots else slot["index"]
+        if agent is not None:
+            agent = {**agent, "token": slot_token(params["secret"], "agent", own)}
+        token = name if self.nature.names_slots else params["token"]
+        key, batch = (slot["lease"], slot["n"]), (params["tags"][BATCH], slot["index"])
+        return self._create(params, issued, key=key, token=token, agent=agent, batch=batch)
+
+    def _create(
+        self,
+        params: Mapping[str, Any],
+        issued: float,
+        *,
+        key: tuple[str, int],
+        token: str,
+        agent: Mapping[str, Any] | None,
+        batch: tuple[str, int] | None = None,
+    ) -> Machine:
         now, weather, random = self.scheduler.now, self.weather, self.scheduler.random
         lag = random.uniform(0, 0.8 * self.grace) if random.random() < weather.shows_late else random.uniform(0, 3)
         machine = Machine(
             id=f"{self.name}-{len(self.machines) + 1}",
+            key=key,
             zone=params["zone"],
             kind=params["type"],
             market=params["market"],
             tags=dict(params["tags"]),
-            token=params["token"],
+            token=token,
             born=now,
             lists_from=now + lag,
             gets_from=now + lag * random.random(),
             late=now - issued > self.settle - self.grace,
             states=[(now, VmState.PENDING)],
-            agent=params.get("agent"),
+            agent=agent,
+            batch=batch,
         )
         self._no_twin(machine)
+        self.makes(self, machine)
         self.machines[machine.id] = machine
         for kind in ("volume", "address"):
             thing = Thing(id=f"{machine.id}-{kind}", machine=machine)
             self.things[thing.id] = thing
-        self.scheduler.count("VM: made")
+        self.scheduler.count("VM: made" if batch is None else "VM: made in a batch")
         self.tell(f"{machine.id} is made for {machine.key[0]}/{machine.key[1]} in {machine.zone}")
         self._live(machine)
         return machine
@@ -231,14 +317,17 @@ class Cloud:
             after(random.uniform(0, 600), lambda: self._copy(machine))
 
     def _copy(self, machine: Machine) -> None:
-        """Somebody launches "more like this" in the cloud's console."""
+        """Somebody launches "more like this" in the cloud's console. The only VM of that call has the index 0."""
         now = self.scheduler.now
+        batch = None if machine.batch is None or self.nature.names_slots else (machine.batch[0], 0)
         copy = Machine(
             id=f"{self.name}-{len(self.machines) + 1}",
+            key=machine.key,
             zone=machine.zone,
             kind=machine.kind,
             market=machine.market,
             tags=dict(machine.tags),
+            batch=batch,
             token=f"copy-{len(self.machines) + 1}",
             born=now,
             lists_from=now,

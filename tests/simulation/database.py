@@ -130,12 +130,20 @@ class Clocked:
     def texts(self, query: str) -> list[str | None]:
         """The only row of a constant query. The simulation asks after most acts, so it asks libpq, without a cursor."""
         if query not in self._prepared:
-            self._prepared[query] = f"simulated_{len(self._prepared)}".encode()
-            prepared = self._driver.pgconn.prepare(self._prepared[query], query.encode())
-            self._expect(prepared, ExecStatus.COMMAND_OK)
-        result = self._expect(self._driver.pgconn.exec_prepared(self._prepared[query], ()), ExecStatus.TUPLES_OK)
+            self._prepare(query)
+        result = self._driver.pgconn.exec_prepared(self._prepared[query], ())
+        if (
+            result.status != ExecStatus.TUPLES_OK
+        ):  # the driver deallocates every statement after a rollback to a savepoint
+            self._prepare(query)
+            result = self._driver.pgconn.exec_prepared(self._prepared[query], ())
+        self._expect(result, ExecStatus.TUPLES_OK)
         values = (result.get_value(0, column) for column in range(result.nfields))
         return [None if value is None else value.decode() for value in values]
+
+    def _prepare(self, query: str) -> None:
+        name = self._prepared.setdefault(query, f"simulated_{len(self._prepared)}".encode())
+        self._expect(self._driver.pgconn.prepare(name, query.encode()), ExecStatus.COMMAND_OK)
 
     def _command(self, command: str) -> None:
         """A command without an answer, by libpq as well: a third of the CPU that a cursor takes for it."""

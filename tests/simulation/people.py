@@ -36,6 +36,7 @@ _TRY_AGAIN = 20.0
 _KEEPS = 0.15
 """The share of leases with an agent whose users hold idleness off once."""
 _MOST_LIMIT_CHANGES = 60
+_MOST_AT_ONCE = 5
 _GPU_TYPES: tuple[tuple[str | None, list[str] | None], ...] = (
     ("A10G", ["one"]),
     ("A10G", ["four"]),
@@ -62,16 +63,17 @@ class People:
     def __init__(self, grounds: Grounds, seconds: float) -> None:
         self._grounds = grounds
         self._random: Random = grounds.scheduler.random
-        self._tenants = [TenantId(new_id("tenant")) for _ in range(_TENANTS)]
-        self._caps = Random(self._tenants[0])
+        self.tenants = [TenantId(new_id("tenant")) for _ in range(_TENANTS)]
+        self._caps = Random(self.tenants[0])
         self._caps_share = self._caps.choice([0.0, 0.8])
-        self._gpu_random = Random(self._tenants[1])
+        self._gpu_random = Random(self.tenants[1])
         self.first_terms: dict[LeaseId, datetime] = {}
         """When each lease would end if nobody extended it."""
-        for tenant_id in self._tenants:
+        for tenant_id in self.tenants:
             self._make_tenant(tenant_id)
-        for _ in range(self._random.randint(4, 14)):
-            grounds.scheduler.at(self._random.uniform(10, seconds * 0.8), self.create)
+        for _ in range(self._random.randint(3, 8)):
+            count = self._random.randint(2, _MOST_AT_ONCE) if self._random.random() < grounds.weather.bursts else 1
+            grounds.scheduler.at(self._random.uniform(10, seconds * 0.8), partial(self.create, count))
         for _ in range(self._random.randint(0, 3) + int(_MOST_LIMIT_CHANGES * grounds.weather.limits_change)):
             grounds.scheduler.at(self._random.uniform(10, seconds), self._change_limit)
         if self._random.random() < 0.3:
@@ -95,8 +97,8 @@ class People:
 
     def _first_limits(self) -> Iterator[tuple[str, Decimal | None]]:
         random = self._random
-        yield "gpus", Decimal(random.randint(2, 24))
-        yield "leases", Decimal(random.randint(2, 12))
+        yield "gpus", Decimal(random.randint(8, 64))
+        yield "leases", Decimal(random.randint(4, 40))
         for resource in ("gpus:A10G", "gpus:L4", "spend_per_hour"):
             if random.random() < 0.5:
                 yield resource, self._limit(resource, Decimal(4))
@@ -109,12 +111,12 @@ class People:
         if resource == "spend_per_hour":
             around = (used * Decimal(random.choice([0.7, 1.0, 1.0, 1.2]))).quantize(Decimal("0.01"))
         else:
-            around = used + random.randint(-2, 3)
-        return max(Decimal(0), around) if random.random() < 0.6 else Decimal(random.randint(0, 12))
+            around = used + random.randint(-2, 6)
+        return max(Decimal(0), around) if random.random() < 0.6 else Decimal(random.randint(0, 40))
 
     def _change_limit(self) -> None:
         """An operator raises, lowers or lifts a limit. One below what is used ends nothing."""
-        tenant_id = self._random.choice(self._tenants)
+        tenant_id = self._random.choice(self.tenants)
         resource = self._random.choice(["gpus", "gpus:A10G", "gpus:L4", "leases", *["spend_per_hour"] * 4])
         used = self.do(select(quota.c.used).where(quota.c.tenant_id == tenant_id, quota.c.resource == resource))[0]
         limit = self._limit(resource, used.scalar() or Decimal(0))
@@ -124,14 +126,15 @@ class People:
 
     # --- leases -------------------------------------------------------------------------------------------
 
-    def create(self, tries: int = 1) -> None:
-        """A request for a lease. Without an offering at present it is sent again a little later."""
-        random, whose, wish = self._random, self._random.choice(self._tenants), self._wish()
+    def create(self, count: int = 1, tries: int = 1) -> None:
+        """Equal requests for leases. Without an offering at present they are sent again a little later."""
+        random, whose, wish = self._random, self._random.choice(self.tenants), self.wish()
         candidates = self._candidates(wish)
         if candidates:
-            self._admit(whose, wish, quota_rules.minimum(candidates))
+            for _ in range(count):
+                self._admit(whose, wish, quota_rules.minimum(candidates))
         elif tries < _MOST_TRIES:
-            self._grounds.scheduler.after(_TRY_AGAIN * random.random(), partial(self.create, tries + 1))
+            self._grounds.scheduler.after(_TRY_AGAIN * random.random(), partial(self.create, count, tries + 1))
 
     def _candidates(self, wish: dict[str, Any]) -> tuple[Offering, ...]:
         grounds = self._grounds
@@ -210,7 +213,8 @@ class People:
         self._grounds.trace.tell(f"{lease_id} is kept until {until:%H:%M:%S}")
         self.do(write(lease_id, NewEvent(LeaseKept(keep_until=until)), where=_WANTED, values={"keep_until": until}))
 
-    def _wish(self) -> dict[str, Any]:
+    def wish(self) -> dict[str, Any]:
+        """The request of a lease."""
         random = self._random
         model, types = random.choice(_GPU_TYPES)
         return {
@@ -282,7 +286,8 @@ class People:
 
     def end_most(self, within: float) -> None:
         """Most of what still runs is released within so many seconds; the rest comes to its own end."""
-        for row in self.do(select(lease.c.id).where(lease.c.ended_at.is_(None)).order_by(lease.c.id))[0]:
+        running = select(lease.c.id).where(lease.c.ended_at.is_(None), lease.c.group_id.is_(None)).order_by(lease.c.id)
+        for row in self.do(running)[0]:
             if self._random.random() < 0.7:
                 when = self._random.uniform(0, within)
                 self._grounds.scheduler.after(when, partial(self.release, LeaseId(row.id)))

@@ -16,13 +16,14 @@ from tests.simulation.scheduler import Actor, Killed, Scheduler
 from tests.simulation.trace import Trace
 from tests.simulation.weather import Weather
 from workers.bootstrap import assemble
+from workers.groups.coordinator import Coordinator
 from workers.jobs.runner import PeriodicRunner
 from workers.jobs.schedule import job_specs
 from workers.lifecycle.reconciler import Reconciler
 from workers.lifecycle.sweeper import Sweeper
 from workers.runtime import Runtime
 
-LEASES, JOBS, INVENTORY = "leases", "jobs", "inventory"
+LEASES, JOBS, INVENTORY, GROUPS = "leases", "jobs", "inventory", "groups"
 _OUTAGE_PAUSE = 0.5
 _NOTICES = 30.0
 """Seconds between two looks for what nobody causes, such as idle leases. Seeds without agents have none."""
@@ -164,6 +165,9 @@ class Process:
             at_times = {name: replace(kind, interval=lambda _: _NOTICES) for name, kind in every.notices.items()}
             notices = at_times if runtime.settings.agent == "on" else {}
             return PeriodicRunner(runtime, {**every.watch, **every.refresh, **rarely, **notices}).run_one
+        if self._role == GROUPS:
+            coordinator = Coordinator(runtime)
+            return lambda: coordinator.sweep() is not None
         reconciler = Reconciler(runtime)
         sweeper = Sweeper(runtime, reconciler)
         sweeper._pool = _AtOnce()  # type: ignore[assignment]

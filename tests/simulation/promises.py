@@ -1,7 +1,7 @@
 """What must hold: judged by the truth of the clouds and the rows, whenever a listing is complete, and at the end."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
@@ -45,6 +45,7 @@ _QUOTAS = """
 _OPEN = text(
     """
     SELECT 'lease ' || id || ' is ' || state || ', ' || coalesce(reason::text, '') AS what FROM lease WHERE ended_at IS NULL
+    UNION ALL SELECT 'group ' || id || ' is ' || state || ', ' || coalesce(reason::text, '') FROM lease_group WHERE ended_at IS NULL
     UNION ALL SELECT 'a hold: ' || hold::text FROM installation WHERE hold IS NOT NULL
     UNION ALL SELECT 'orphan ' || instance_id || ' is ' || state FROM orphan WHERE state IN ('seen', 'ending')
     """
@@ -59,7 +60,7 @@ _BILLED = text(
 
 _KNOWN = text(
     """
-    SELECT a.lease_id, l.desired, l.expires_at, a.vm_state, l.request, a.n = l.attempts_count AS is_newest,
+    SELECT a.lease_id, l.desired = 'run' AND NOT l.group_retreat AS wanted, l.expires_at, a.vm_state, l.request, a.n = l.attempts_count AS is_newest,
            (l.proof->>'n')::int = a.n AND (l.proof->>'rejected')::bool AS proof_rejected,
            (l.gpu_health->>'n')::int = a.n AND (l.gpu_health->>'rejected')::bool AS health_rejected
     FROM attempt a JOIN lease l ON l.id = a.lease_id
@@ -125,6 +126,7 @@ class Promises:
             elif row.lease_state == "active" and row.state == "known" and row.instance_id == machine.id and honest:
                 self._ghost(machine, row, started)
         if not self._restore.happened:
+            _check_owners(cloud, rows.values())
             self._undisturbed()
             self._gpus.check(cloud)
 
@@ -134,7 +136,7 @@ class Promises:
             if machine.copied or machine.state is not VmState.RUNNING:
                 continue
             owner = next(iter(self._rows(_KNOWN, account=cloud.name, instance=machine.id)), None)
-            if owner is not None and owner.desired == "run" and owner.vm_state == "running":
+            if owner is not None and owner.wanted and owner.vm_state == "running":
                 self._gpus.check_rejected(machine, owner)
             known = (row for row in self._rows(_ROWS, account=cloud.name) if (row.lease_id, row.n) == machine.key)
             deadline_at = deadline(machine.tags)
@@ -225,6 +227,14 @@ class Promises:
             over = row.spent - row.max_cost
             if over > row.rate * Decimal(_STEP_SECONDS) / SECONDS_PER_HOUR + _ROUNDING:
                 raise Violation(f"{row.id} cost {row.spent:.6f} at {row.rate} an hour, its cap is {row.max_cost}")
+
+
+def _check_owners(cloud: Cloud, rows: Iterable[Any]) -> None:
+    """A VM is known as that of the attempt that it was made for, and as no other one's."""
+    for row in rows:
+        machine = cloud.machines.get(row.instance_id)
+        if machine is not None and machine.key != (row.lease_id, row.n):
+            raise Violation(f"{machine.id} of {machine.key} is known as the VM of {row.lease_id}/{row.n}")
 
 
 def _copied(machine: Machine, row: Any) -> None:

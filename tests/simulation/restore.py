@@ -8,7 +8,16 @@ from datetime import datetime, timedelta
 from sqlalchemy import delete, select, text, update
 
 from app.db.operations.ops import LIFT_HOLD, adopt_orphans
-from app.db.schema.tables import attempt, event, installation, lease, lease_console, lease_secret
+from app.db.schema.tables import (
+    attempt,
+    event,
+    installation,
+    launch_batch,
+    lease,
+    lease_console,
+    lease_group,
+    lease_secret,
+)
 from app.db.tenancy import quotas
 from app.domain.ids import LeaseId
 from app.domain.tags import deadline
@@ -20,6 +29,19 @@ _LOSE_EXTENSION = text(
     """
     UPDATE lease SET expires_at = :first, deadline_applied = CAST(:first AS timestamptz) + CAST(:grace AS interval)
     WHERE id = :id AND ended_at IS NULL AND desired = 'run' AND expires_at > :first
+    """
+)
+_TOGETHER = text(
+    """
+    SELECT id FROM lease WHERE group_id IN (SELECT group_id FROM lease WHERE id = ANY (:leases))
+    UNION
+    SELECT lease_id FROM attempt WHERE batch_id IN (SELECT batch_id FROM attempt WHERE lease_id = ANY (:leases))
+    """
+)
+_SHARED = text(
+    """
+    SELECT (SELECT array_agg(DISTINCT batch_id) FROM attempt WHERE lease_id = ANY (:leases) AND batch_id IS NOT NULL) AS batches,
+           (SELECT array_agg(DISTINCT group_id) FROM lease WHERE id = ANY (:leases) AND group_id IS NOT NULL) AS groups
     """
 )
 
@@ -45,8 +67,7 @@ class Restore:
         for process in self._processes:
             process.crash("by the restore of the database")
         newest = select(lease.c.id).order_by(lease.c.id.desc()).limit(random.randint(0, 4))
-        for row in self._people.do(newest)[0].all():
-            self._lose(LeaseId(row.id))
+        self._lose([LeaseId(row.id) for row in self._people.do(newest)[0].all()])
         if random.random() < 0.7:
             # a dump, and not the disk of a server: it shows, so that lost extensions are not taken for foreign tags
             self._people.do(update(installation).values(database_identity="another"))
@@ -55,7 +76,24 @@ class Restore:
             self._people.create()
         self._grounds.scheduler.after(random.uniform(20, 300), self._operate)
 
-    def _lose(self, lease_id: LeaseId) -> None:
+    def _lose(self, newest: list[LeaseId]) -> None:
+        """A backup has all of a group or of a launch batch, or nothing: with a lease the others of both are lost."""
+        lost = set(newest)
+        while True:
+            rows = self._people.do(_TOGETHER.bindparams(leases=sorted(lost)))[0].all()
+            more = {LeaseId(row.id) for row in rows} - lost
+            if not more:
+                break
+            lost |= more
+        [shared] = self._people.do(_SHARED.bindparams(leases=sorted(lost)))[0].all()
+        for lease_id in sorted(lost):
+            self._lose_lease(lease_id)
+        self._people.do(
+            delete(launch_batch).where(launch_batch.c.id.in_(shared.batches or [])),
+            delete(lease_group).where(lease_group.c.id.in_(shared.groups or [])),
+        )
+
+    def _lose_lease(self, lease_id: LeaseId) -> None:
         self._grounds.trace.tell(f"{lease_id} is lost")
         self._grounds.scheduler.count("database: lease lost")
         self.lost.add(lease_id)
@@ -71,8 +109,8 @@ class Restore:
         ]
         for machine in living:
             lease_id, tagged = LeaseId(machine.key[0]), deadline(machine.tags)
-            first = self._people.first_terms[lease_id]
-            if tagged is None or tagged - grace <= first:
+            first = self._people.first_terms.get(lease_id)
+            if tagged is None or first is None or tagged - grace <= first:
                 continue
             if self._people.do(_LOSE_EXTENSION.bindparams(id=lease_id, first=first, grace=grace))[0].rowcount:
                 self._grounds.scheduler.count("database: extension lost")

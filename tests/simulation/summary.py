@@ -63,6 +63,10 @@ class Summary:
             "violations": len(self.violations),
             "simulated hours": sum(run.outcome.seconds for run in self.runs) / 3600,
             "VMs": sum(run.outcome.machines for run in self.runs),
+            "launch batches": self._count("batch: filled", "batch: filled in part"),
+            "VMs of launch batches": self._count("VM: made in a batch"),
+            "groups": self._count("group: created"),
+            "groups that formed": self._count("group: formed active", "group: formed degraded"),
             "real seconds": seconds,
             "seeds per minute": 60 * count / seconds,
             "seconds per seed, all processes together": seconds / each,
@@ -70,6 +74,9 @@ class Summary:
             "CPU seconds per seed, Python": sum(run.python_cpu for run in self.runs) / each,
             "CPU seconds per seed, PostgreSQL": sum(run.postgres_cpu for run in self.runs) / each,
         }
+
+    def _count(self, *kinds: str) -> int:
+        return sum(dict(run.outcome.events).get(kind, 0) for run in self.runs for kind in kinds)
 
     def _events(self) -> list[tuple[str, int, int]]:
         """(kind, how many, in how many seeds), by name."""

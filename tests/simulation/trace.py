@@ -10,7 +10,9 @@ import structlog
 from tests.simulation.cloud import Violation
 from tests.simulation.scheduler import Scheduler
 
-_ID = re.compile(r"(lease|attempt|tenant|event)_[0-9a-z]{26}|[0-9a-f]{64}|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_ID = re.compile(
+    r"(lease|attempt|tenant|event|group|batch)_[0-9a-z]{26}|[0-9a-f]{64}|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+)
 _KEPT = 2000
 _UNTOLD = ("seconds", "result")
 """What is measured by the real clock, or tells where something lies in memory."""

@@ -26,6 +26,10 @@ class Weather:
     # per launch
     no_capacity: float = 0.0
     refused: float = 0.0
+    # per batch
+    partial: float = 0.0
+    silent_slots: float = 0.0
+    wrong_index: float = 0.0
     # per VM
     refused_late: float = 0.0
     never_runs: float = 0.0
@@ -49,6 +53,10 @@ class Weather:
     # how often in the run
     prices_move: float = 0.0
     limits_change: float = 0.0
+    scarce: float = 0.0
+    # the share of seeds with groups, and of requests that are for several equal leases
+    groups: float = 0.4
+    bursts: float = 0.2
     # landings so late that nobody can still wait for them
     beyond: float = 0.0
 
@@ -96,6 +104,10 @@ _MOST = {
     "prices_move": 1.0,
     "limits_change": 1.0,
     "beyond": 0.6,
+    "partial": 0.6,
+    "silent_slots": 0.4,
+    "wrong_index": 0.3,
+    "scarce": 1.0,
 }
 
 

@@ -12,20 +12,23 @@ import pytest
 
 from app.settings import AccountSettings, load_settings
 from app.settings.accounts import account_from_json
-from tests.simulation.adapter import REGION
 from tests.simulation.agents import Agents
 from tests.simulation.cloud import NATURES, Cloud, Machine, Nature, Violation
 from tests.simulation.database import Clocked
 from tests.simulation.gpus import GpuWeather
+from tests.simulation.group_people import GroupPeople
+from tests.simulation.group_promises import GroupPromises
 from tests.simulation.ids import virtual_ids
+from tests.simulation.machines import REGION
 from tests.simulation.people import People
-from tests.simulation.processes import INVENTORY, JOBS, LEASES, Grounds, Process
+from tests.simulation.processes import GROUPS, INVENTORY, JOBS, LEASES, Grounds, Process
 from tests.simulation.promises import Promises
 from tests.simulation.restore import Restore
 from tests.simulation.scheduler import EPOCH, Scheduler
 from tests.simulation.services import without_waits
 from tests.simulation.trace import Log, Trace
 from tests.simulation.weather import Weather
+from workers.lifecycle.steps import company
 from workers.observation import leftovers
 
 QUICK: dict[str, Any] = {
@@ -87,14 +90,15 @@ _WINDOWS = {
 
 _DUE = f"""
     SELECT extract(epoch FROM due.leases - '{EPOCH}'), extract(epoch FROM due.jobs - '{EPOCH}'),
-           extract(epoch FROM due.inventory - '{EPOCH}')
+           extract(epoch FROM due.inventory - '{EPOCH}'), extract(epoch FROM due.groups - '{EPOCH}')
     FROM (
         SELECT (SELECT min(greatest(next_due, held_until)) FROM lease WHERE next_due IS NOT NULL) AS leases,
+               (SELECT min(next_due) FROM lease_group WHERE next_due IS NOT NULL) AS groups,
                min(greatest(next_due, held_until)) FILTER (WHERE kind <> 'inventory' AND kind <> ALL('{{unsent}}')) AS jobs,
                min(greatest(next_due, held_until)) FILTER (WHERE kind = 'inventory') AS inventory
         FROM periodic_job) due
     """
-"""The second at which a lease, a job and an inventory is due next. `unsent`: notices, where nobody sends them."""
+"""The second at which a lease, a job, an inventory and a group is due next. `unsent`: notices, where nobody sends them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,7 +131,7 @@ class World:
         has_agents = gpus.random() < _WITH_AGENTS
         settings = {**({} if usual else QUICK), **(AGENTS if has_agents else {"agent": "off"}), **prices}
         self._settings = load_settings(worker_threads=1, **settings)
-        self._storm = random.uniform(400, 1300) * (2.0 if usual else 1.0)
+        self._storm = random.uniform(400, 1000) * (2.0 if usual else 1.0)
         natures = random.sample(NATURES, random.randint(1, 2))
         self._clouds = {nature.provider: self._cloud(nature) for nature in natures}
         self._grounds = Grounds(
@@ -145,14 +149,17 @@ class World:
         self._due_query = _DUE.replace("{unsent}", "{}" if has_agents else "{notices}")
         self._agents = Agents(self._grounds, GpuWeather.drawn(gpus), gpus) if has_agents else None
         self._people = People(self._grounds, self._storm)
+        self._groups = GroupPeople(self._grounds, self._people, seed, self._storm)
         for cloud in self._clouds.values():
             self._arrange(cloud)
         roles = [LEASES] * random.randint(2, 3) + [JOBS] * random.randint(1, 2) + [INVENTORY] * random.randint(1, 2)
+        roles += [GROUPS] * self._groups.coordinators
         self._processes = [Process(self._grounds, f"{role}-{n}", role) for n, role in enumerate(roles)]
         restored = self._storm * random.uniform(0.3, 0.9) if random.random() < self._weather.restored else 1e12
         restore = Restore(self._grounds, self._people, self._processes, restored)
         self.promises = Promises(self._grounds, restore)
-        clocked.committed = self.promises.check_quotas
+        self._group_promises = GroupPromises(self._grounds, restore)
+        clocked.committed = self._committed
 
     def _cloud(self, nature: Nature) -> Cloud:
         return Cloud(
@@ -165,7 +172,18 @@ class World:
             settle=self._settings.settle_seconds,
             grace=self._settings.not_found_grace_seconds,
             runs=self._runs,
+            makes=self._makes,
         )
+
+    def _committed(self) -> None:
+        self.promises.check_quotas()
+        actor = self.scheduler.current
+        if actor is not None and actor.name.startswith(GROUPS):
+            self._group_promises.check_steps()
+
+    def _makes(self, cloud: Cloud, machine: Machine) -> None:
+        if self._groups.coordinators:
+            self._group_promises.check_made(cloud, machine)
 
     def _runs(self, machine: Machine) -> None:
         if self._agents is not None:
@@ -177,12 +195,14 @@ class World:
 
     def _listed(self, cloud: Cloud, honest: bool, started: float) -> None:
         self.promises.check(cloud, honest, started)
+        if self._groups.coordinators:
+            self._group_promises.check_idle()
 
     def _ending(self, cloud: Cloud, vm_ids: Sequence[str]) -> None:
         self.promises.check_ending(cloud, vm_ids)
 
     def _due(self) -> dict[str, float]:
-        roles = zip((LEASES, JOBS, INVENTORY), self._clocked.texts(self._due_query), strict=True)
+        roles = zip((LEASES, JOBS, INVENTORY, GROUPS), self._clocked.texts(self._due_query), strict=True)
         return {role: float(when) for role, when in roles if when is not None}
 
     def _arrange(self, cloud: Cloud) -> None:
@@ -203,6 +223,9 @@ class World:
             self.scheduler.at(begin, partial(cloud.empty_zones.add, zone))
             self.scheduler.at(begin + random.uniform(30, 600), partial(cloud.empty_zones.discard, zone))
 
+        if random.random() < weather.scarce:
+            cloud.room = {zone: random.randint(2, 9) for zone in cloud.zones}
+            self.scheduler.at(random.uniform(0, 1.5 * self._storm), cloud.room.clear)
         for _ in range(int(_MOST_PRICE_MOVES * weather.prices_move)):
             self.scheduler.at(random.uniform(0, self._storm), cloud.move_prices)
 
@@ -232,8 +255,10 @@ class World:
             cloud.weather = self._weather
             cloud.wrong = cloud.refusing = cloud.listing_empty = cloud.away = False
             cloud.empty_zones.clear()
+            cloud.room.clear()
         self._people.let_launch()
         self._people.end_most(within=200.0)
+        self._groups.end_most(within=200.0)
 
     def outcome(self, violation: str | None) -> Outcome:
         machines = sum(len(cloud.machines) for cloud in self._clouds.values())
@@ -255,10 +280,15 @@ def _account(nature: Nature) -> AccountSettings:
 
 @contextmanager
 def drawn_from(random: Random) -> Iterator[None]:
-    """What the program draws by itself comes from the seed."""
+    """What the program draws by itself comes from the seed, and nothing waits for the real clock."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(leftovers, "random", random)
+        patch.setattr(company, "_sweep_at", _sweeps_by_itself)
         yield
+
+
+def _sweeps_by_itself(*_: Any) -> None:
+    """A simulated sweeper wakes when a lease is due: it needs no timer of the real clock."""
 
 
 @contextmanager

@@ -184,4 +184,5 @@ def retreat(lease_ids: Iterable[LeaseId]) -> tuple[Bound[Update], Bound[Update]]
     """Ends what members have in the pool: those in the queue without a VM only lose the pool. Wakes the others."""
     idle = update(lease).where(_SOME, _WAITS_IN_QUEUE).values(group_pool=None, reason=None, **_SHOWN)
     busy = update(lease).where(_SOME, not_(_WAITS_IN_QUEUE)).values(group_retreat=True, **WAKE)
-    return Bound(busy, _ids(lease_ids)), Bound(idle, _ids(lease_ids))
+    ids = _ids(lease_ids)
+    return Bound(busy, ids), Bound(idle, ids)

@@ -40,6 +40,20 @@ def test_too_few_vms_are_given_back_before_the_next_pool_is_tried(groups: GroupF
     assert {reason for zone, reason, *_ in groups.fleet.cooling() if zone == first} == {"no_capacity"}
 
 
+def test_a_member_without_a_vm_launches_no_more_in_a_pool_that_has_failed(groups: GroupFleet) -> None:
+    group_id = groups.create(4, lease={"wait_seconds": 600})
+    groups.fleet.step()
+    groups.fleet.sim.capacity(3, instance_type="g5.xlarge")
+    groups.drive(lambda: groups.vms() == 3)
+    groups.drive(lambda: "queued" in {member.state for member in groups.members(group_id)})
+    groups.time_out(group_id)
+    coordinator.Coordinator(groups.fleet.runtime).sweep()
+    assert groups.group(group_id).pool is None
+    held = [(one.state, one.group_pool is not None, one.group_retreat) for one in groups.members(group_id)]
+    assert [one for one in held if one[0] == "queued"] == [("queued", False, False)]
+    assert [one[1:] for one in held if one[0] != "queued"] == [(True, True)] * 3
+
+
 def test_a_group_that_forms_nowhere_ends_and_holds_nothing(groups: GroupFleet) -> None:
     groups.fleet.sim.capacity(1, instance_type="g5.xlarge")
     group_id = groups.create(2)
