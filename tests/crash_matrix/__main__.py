@@ -1,4 +1,7 @@
-"""Runs the crash matrix, or a part: `python -m tests.crash_matrix --clouds aws --actions kill,hang --every 5`."""
+"""Runs the crash matrix, or a part: `python -m tests.crash_matrix --clouds aws --actions kill,hang --every 5`.
+
+One point many times: `--scenarios together,grouped --points 'send_batch._call:launch_batch:after' --actions kill --repeat 100`.
+"""
 
 import argparse
 import json
@@ -11,13 +14,14 @@ from pathlib import Path
 from zlib import crc32
 
 from bench import ending
-from tests.crash_matrix.matrix import Case, Stage, batches, drawn, rehearse, run
+from tests.crash_matrix.matrix import Case, Stage, batches, drawn, rehearse, repeated, run
 from tests.crash_matrix.scenarios import SCENARIOS
 from tests.crash_matrix.summary import described, table
 from tests.e2e.cloud import Cloud
 from tests.e2e.people import Operator
 from tests.e2e.stack import running
 from workers.failpoints.actions import Action
+from workers.failpoints.points import names
 
 SETTINGS = {
     "GPULEASE_UNKNOWN_RETRY_SECONDS": "6",
@@ -45,6 +49,8 @@ def main() -> int:
     )
     parser.add_argument("--scenarios", default=",".join(SCENARIOS), type=lambda text: text.split(","))
     parser.add_argument("--only", type=lambda text: text.split(","), help="cases of these scenarios; all are rehearsed")
+    parser.add_argument("--points", type=lambda text: text.split(","), help="cases of these points")
+    parser.add_argument("--repeat", type=int, default=0, help="so many cases of each of --points at each cloud")
     parser.add_argument("--every", type=int, default=1, help="one case of n; 4: each point once at each cloud")
     parser.add_argument("--seed", type=int, default=1, help="chooses them")
     parser.add_argument(
@@ -57,6 +63,8 @@ def main() -> int:
         "--report", type=Path, default=Path("crash-matrix.json"), help="where the evidence is written, as JSON"
     )
     asked = parser.parse_args()
+    if asked.repeat and not asked.points:
+        parser.error("--repeat needs --points")
     os.environ["AWS_EC2_METADATA_DISABLED"] = "true"
     ending.on_request()
     arguments = ("--workers", asked.workers, "--clouds", ",".join(asked.clouds))
@@ -72,8 +80,12 @@ def main() -> int:
         places = rehearse(stage, asked.scenarios)
         print(f"rehearsed in {time.monotonic() - began:.0f} s: {len(places)} places", flush=True)
         number, parts = asked.part
-        cases = wanted(drawn(places, asked.actions, asked.every, asked.seed), asked.again)
-        cases = [case for case in cases if case.scenario in (asked.only or SCENARIOS)]
+        if asked.repeat:
+            cases = repeated(places, asked.points, asked.actions, asked.only or asked.scenarios, asked.repeat)
+        else:
+            cases = wanted(drawn(places, asked.actions, asked.every, asked.seed), asked.again)
+            cases = [case for case in cases if case.scenario in (asked.only or SCENARIOS)]
+            cases = [case for case in cases if case.place.point in (asked.points or names())]
         cases = [case for case in cases if crc32(case.name.encode()) % parts == number - 1]
         document = described(places, cases, 0.0)
         for _ in run_all(stage, cases, asked.batch):

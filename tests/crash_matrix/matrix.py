@@ -3,26 +3,29 @@
 A rehearsal finds out which scenarios reach which point. Then cases of one scenario run side by side, each with a lease of its
 own that its point is armed for; whatever they do to the workers, all share. A case whose point was not reached is tried again in
 another scenario that reaches it. The truth of the clouds and the database judges.
+
+A point can also be repeated. Then a case's point is armed for each lease of its batch or group, since any of them may lead.
 """
 
+import itertools
 import json
 import random
 import secrets
 import time
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from threading import Barrier
 
-from app.domain.tags import ATTEMPT, LEASE
+from app.domain.tags import ATTEMPT, BATCH, LEASE, TENANT
 from app.local.waiting import wait_until
 from tests.crash_matrix.scenarios import BREAKS_OFF, ENDED, SCENARIOS, Arm, Group
 from tests.e2e.cloud import Cloud
 from tests.e2e.people import Operator, Tenant
 from tests.e2e.stack import Stack
-from tests.e2e.truth import differences
+from tests.e2e.truth import differences, launched_together
 from workers.failpoints.actions import HIT, RESUMED, TRACE, Action, arm
 
 HANG_SECONDS = 12.0
@@ -56,17 +59,24 @@ class Place:
 class Case:
     """One point, one cloud, one action. `wrong`: what the truth says against it.
 
-    `over`: a late answer arrives when its lease has ended, else when another worker has let it rest.
+    `over`: a late answer arrives when its lease has ended, else when another worker has let it rest. `number`: of a repeated
+    case, from 1. Its point is armed for each lease of its batch or group. `hits`: how often it acted.
     """
 
     place: Place
     action: Action
     over: bool = False
-    hit: bool = False
+    number: int = 0
+    hits: int = 0
     wrong: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.scenario = self.place.scenario
+
+    @property
+    def hit(self) -> bool:
+        """Whether its point has acted."""
+        return self.hits > 0
 
     def move_on(self, tries: int) -> None:
         """To be tried, after so many tries, in another scenario that reaches the point, if there is one."""
@@ -75,7 +85,8 @@ class Case:
 
     @property
     def name(self) -> str:
-        return f"{self.place.point} {self.action} {self.place.provider}"
+        numbered = f" #{self.number}" if self.number else ""
+        return f"{self.place.point} {self.action} {self.place.provider}{numbered}"
 
 
 @dataclass(frozen=True)
@@ -91,7 +102,14 @@ class Stage:
     def folder(self) -> Path:
         return self.stack.failpoints
 
-    def groups(self, tenant: Tenant, names: Mapping[str, Sequence[str]], waiting: Callable[[], int]) -> list[Group]:
+    def groups(
+        self,
+        tenant: Tenant,
+        names: Mapping[str, Sequence[str]],
+        waiting: Callable[[], int],
+        *,
+        arms_company: bool = False,
+    ) -> list[Group]:
         """One for each cloud. Launches are stopped until all leases of all groups are there."""
         self.operator.stop_launches(stopped=True)
         ready = Barrier(len(self.clouds), action=lambda: self.operator.stop_launches(stopped=False))
@@ -103,6 +121,7 @@ class Stage:
                 self.cloud,
                 tuple(names[provider]),
                 waiting=waiting,
+                arms_company=arms_company,
                 ready=ready.wait,
                 restart=lambda: self.stack.kill("worker"),
                 break_off=lambda lease_id: arm(self.folder, BREAKS_OFF, Action.EXCEPTION, key=lease_id),
@@ -169,6 +188,21 @@ def drawn(places: Iterable[Place], actions: Sequence[Action], every: int, seed: 
     return sorted(cases[: -(-len(cases) // every)], key=lambda case: (case.place, case.action))
 
 
+def repeated(
+    places: Iterable[Place], points: Collection[str], actions: Sequence[Action], scenarios: Collection[str], count: int
+) -> list[Case]:
+    """`count` cases of each of these points at each cloud, with each action, in turn in the scenarios that reach it."""
+    cases = []
+    for place in sorted(one for one in places if one.point in points):
+        reaching = [one for one in (place.scenario, *place.also) if one in scenarios]
+        for action, number in itertools.product(actions, range(count if reaching else 0)):
+            chosen = reaching[number % len(reaching)]
+            others = tuple(one for one in reaching if one != chosen)
+            here = replace(place, scenario=chosen, also=others)
+            cases.append(Case(here, action, over=bool(number // len(reaching) % 2), number=number + 1))
+    return cases
+
+
 def may_be_late(place: Place) -> bool:
     """Whether somebody has a claim there, which can be lost: on a lease, or on a job of an account."""
     return place.of_lease or place.provider != ANY
@@ -180,8 +214,8 @@ def may_be_late(place: Place) -> bool:
 def batches(cases: Sequence[Case], size: int) -> Iterator[list[Case]]:
     """Cases that may run side by side: of one scenario and one kind, at most `size`."""
 
-    def kind(case: Case) -> tuple[str, bool, bool]:
-        return case.scenario, case.place.of_lease, case.action is Action.LATE
+    def kind(case: Case) -> tuple[str, bool, bool, bool]:
+        return case.scenario, case.place.of_lease, case.number > 0, case.action is Action.LATE
 
     for one in dict.fromkeys(map(kind, cases)):
         alike = [case for case in cases if kind(case) == one]
@@ -195,13 +229,14 @@ def run(stage: Stage, batch: Sequence[Case]) -> float:
     began = time.monotonic()
     scenario = batch[0].scenario
     labelled = {f"case {number}": case for number, case in enumerate(batch)}
-    flags: dict[str, Path] = {}
+    flags: dict[str, list[Path]] = defaultdict(list)
 
     def armed(label: str, key: str) -> None:
         case = labelled.get(label)
         if case is not None:
             seconds = LATE_SECONDS if case.action is Action.LATE else HANG_SECONDS
-            flags[label] = arm(stage.folder, case.place.point, case.action, key=key, seconds=seconds, over=case.over)
+            flag = arm(stage.folder, case.place.point, case.action, key=key, seconds=seconds, over=case.over)
+            flags[label].append(flag)
 
     with stage.operator.tenant(f"{scenario} {secrets.token_hex(4)}", _GPUS) as tenant:
         with_lease = {label: case.place.provider for label, case in labelled.items() if case.place.of_lease}
@@ -209,10 +244,11 @@ def run(stage: Stage, batch: Sequence[Case]) -> float:
             armed(label, ACCOUNTS.get(labelled[label].place.provider, ""))
 
         def waiting() -> int:
-            return sum(not flag.exists() for flag in flags.values())
+            return sum(not any(flag.exists() for flag in some) for some in list(flags.values()))
 
         def play(some: Mapping[str, Sequence[str]], arm_it: Arm | None) -> Sequence[Group]:
-            return stage.play(scenario, stage.groups(tenant, some, waiting), arm_it, anew=not with_lease)
+            groups = stage.groups(tenant, some, waiting, arms_company=batch[0].number > 0)
+            return stage.play(scenario, groups, arm_it, anew=not with_lease)
 
         groups = play(_names(stage.clouds, with_lease), armed)
         before = len(flags) + 1
@@ -220,11 +256,11 @@ def run(stage: Stage, batch: Sequence[Case]) -> float:
             # what is reached for an account is reached one after the other: each costs its job a pause
             before = waiting()
             play({one: [f"{one} {before}"] for one in stage.clouds}, None)
-        late = [flags[label] for label, case in labelled.items() if case.action is Action.LATE]
+        late = [flag for label, case in labelled.items() if case.action is Action.LATE for flag in flags[label]]
         wait_until(lambda: all(map(_has_gone_on, late)), timeout=LATE_SECONDS)
         _judge(stage, tenant, labelled, groups)
     for label, case in labelled.items():
-        case.hit = _counts(flags[label], case.action)
+        case.hits = sum(_counts(flag, case.action) for flag in flags[label])
     _disarm(stage.folder)
     return time.monotonic() - began
 
@@ -272,12 +308,19 @@ def _judge(stage: Stage, tenant: Tenant, labelled: Mapping[str, Case], groups: S
         *found(),
         *(f"quota: {resource} {used}" for resource, used in tenant.used().items()),
         *(f"leftover: {thing}" for thing in stage.cloud.resources_of_tenant(tenant.id)),
+        *(f"twin: {vm_id} is in a batch and belongs to no attempt" for vm_id in _beyond_slots(stage, tenant)),
     ]
     leases = {label: lease_id for group in groups for label, lease_id in group.leases.items()}
     states = {lease["id"]: lease["state"] for lease in tenant.leases()}
     for label, case in labelled.items():
         lease_id = leases.get(label)
         case.wrong += [*shared, *(_wrong(stage.cloud, lease_id, states.get(lease_id, "lost")) if lease_id else ())]
+
+
+def _beyond_slots(stage: Stage, tenant: Tenant) -> list[str]:
+    """VMs that a call for several VMs made beyond those of its slots, alive or ended."""
+    slots = launched_together(stage.stack.credentials.database_url)
+    return [vm["id"] for vm in stage.cloud.vms(TENANT, tenant.id) if BATCH in vm["tags"] and vm["id"] not in slots]
 
 
 def _wrong(cloud: Cloud, lease_id: str, state: str) -> list[str]:

@@ -44,7 +44,7 @@ _POLL = 0.3
 class Group:
     """Leases of one cloud that live through one scenario together.
 
-    `waiting`: how many points still wait. `ready`: is told when all leases are there, and answers when they may be launched.
+    `waiting`: how many points still wait. `arms_company`: points are armed for all leases of a batch or group. `ready`: is told when all leases are there, and answers when they may be launched.
     `restart`: kills the workers, which start anew. `break_off`: the step of a lease that reaches `BREAKS_OFF` fails there.
     """
 
@@ -54,6 +54,7 @@ class Group:
     cloud: Cloud
     names: tuple[str, ...]
     waiting: Callable[[], int]
+    arms_company: bool
     ready: Callable[[], object]
     restart: Callable[[], object]
     break_off: Callable[[str], object]
@@ -80,6 +81,8 @@ class Group:
             for other in range(company):
                 with_it = f"{name} with {other}"
                 self.leases[with_it] = self.tenant.create({**body, "name": with_it})
+                if arm is not None and self.arms_company:
+                    arm(name, self.leases[with_it])
         before_launch()
         self.ready()
 
@@ -93,8 +96,9 @@ class Group:
             answer = self.tenant.http.post("/v1/groups", json=body)
             assert answer.is_success, answer.text
             members = {member["rank"]: member["lease_id"] for member in answer.json()["members"]}
-            if arm is not None:
-                arm(name, members[0])
+            for member in members.values() if self.arms_company else [members[0]]:
+                if arm is not None:
+                    arm(name, member)
             self.leases |= {name if rank == 0 else f"{name} {rank}": lease_id for rank, lease_id in members.items()}
         self.ready()
 

@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from tests.crash_matrix.matrix import Case, Place
+from tests.crash_matrix.matrix import Case, Place, repeated
 from tests.crash_matrix.scenarios import SCENARIOS
 from tests.crash_matrix.summary import described, table
 from tests.crash_matrix.unreached import REASONS
@@ -12,7 +12,7 @@ from workers.failpoints.points import names
 
 FILE = Path("/evidence.json")
 PLACES = [Place("life", point, "aws", of_lease=True) for point in names()]
-CASES = [Case(place, action, hit=action is not Action.KILL) for place in PLACES for action in Action]
+CASES = [Case(place, action, hits=int(action is not Action.KILL)) for place in PLACES for action in Action]
 
 
 def test_the_table_fits_a_screen_however_many_cases_there_are() -> None:
@@ -22,7 +22,7 @@ def test_the_table_fits_a_screen_however_many_cases_there_are() -> None:
     lines = text.splitlines()
     assert len(lines) < 30
     assert max(map(len, lines)) <= 140
-    assert lines[0].split() == ["action", "cases", "reached", "wrong"]
+    assert lines[0].split()[:7] == ["action", "cases", "reached", "acted", "wrong", "twins", "orphans"]
     assert ["kill", str(len(PLACES)), "0"] in [line.split()[:3] for line in lines]
     assert ["late", str(len(PLACES)), str(len(PLACES))] in [line.split()[:3] for line in lines]
     assert str(FILE) in lines[-1]
@@ -32,6 +32,25 @@ def test_the_evidence_has_every_case_and_why_a_point_was_not_reached() -> None:
     document = json.loads(json.dumps(described(PLACES[:1], CASES[:5], 1.0)))
     assert [case["point"] for case in document["cases"]] == [names()[0]] * 5
     assert set(document["points_not_reached"]) == set(names()[1:])
+
+
+def test_a_repeated_point_has_a_row_for_each_cloud_and_counts_a_line_once() -> None:
+    point = "send_batch._call:launch_batch:after"
+    places = [
+        Place("together", point, "aws", of_lease=True, also=("grouped",)),
+        Place("together", point, "gcp", of_lease=True),
+    ]
+    cases = repeated(places, [point], [Action.KILL], ["grouped", "together"], 4)
+    assert [case.scenario for case in cases] == ["together", "grouped"] * 2 + ["together"] * 4
+    assert len({case.name for case in cases}) == 8
+    for case in cases[:3]:
+        case.hits, case.wrong = 2, ["orphan: of both", f"twin: {case.number}"]
+    rows = [line.split() for line in table(described(places, cases, 1.0), FILE).splitlines()[1:4]]
+    assert rows == [
+        ["kill", "at", "aws", "4", "3", "6", "3", "3", "1", "0", "0"],
+        ["kill", "at", "gcp", "4", "0", "0", "0", "0", "0", "0", "0"],
+        ["all", "8", "3", "6", "3", "3", "1", "0", "0"],
+    ]
 
 
 def test_only_points_that_there_are_have_a_reason_for_having_no_scenario() -> None:
