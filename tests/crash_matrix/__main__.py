@@ -1,6 +1,6 @@
 """Runs the crash matrix, or a part: `python -m tests.crash_matrix --clouds aws --actions kill,hang --every 5`.
 
-One point many times: `--scenarios together,grouped --points 'send_batch._call:launch_batch:after' --actions kill --repeat 100`.
+One point many times: `--scenarios launched_together,grouped --points 'send_batch._call:launch_batch:after' --actions kill --repeat 100`.
 """
 
 import argparse
