@@ -188,7 +188,7 @@ def held_up(group: Group, arm: Arm | None) -> None:
 def launched_together(group: Group, arm: Arm | None) -> None:
     """Each with company, and the cloud answers every call."""
     group.create(arm, company=3)
-    group.until_hit(quiet=10)
+    group.until_hit(quiet=4)
     group.until("active")
     group.release()
 

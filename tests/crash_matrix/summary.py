@@ -84,14 +84,17 @@ def table(document: Mapping[str, Any], file: Path) -> str:
     wrong = [case for case in document["cases"] if case["wrong"]]
     named = [f"  {case['point']} {case['action']} {case['cloud']}: {case['wrong'][0]}" for case in wrong[:_SHOWN]]
     unreached: Mapping[str, str | None] = document["points_not_reached"]
-    unexplained = [f"  {name}" for name, reason in unreached.items() if reason is None]
-    known = f"{summary['points_reached']} of {summary['points']} failpoints have a scenario at these clouds"
+    unexplained = [f"  {name}" for name, reason in unreached.items() if reason is None and not document["repeated"]]
+    known = (
+        f"{summary['points_reached']} of {summary['points']} failpoints have a scenario at these clouds, "
+        f"{len(unreached) - len(unexplained)} a reason for having none, {len(unexplained)} neither."
+    )
     return "\n".join(
         [
             f"{'action':<18} {' '.join(f'{column:>10}' for column in document['all'])}",
             *(f"{name:<18} {' '.join(f'{number:>10}' for number in row.values())}" for name, row in rows),
             "",
-            f"{known}, {len(unreached) - len(unexplained)} a reason for having none, {len(unexplained)} neither.",
+            *([] if document["repeated"] else [known]),
             *unexplained,
             *([f"Wrong, the first {len(named)} of {len(wrong)}:", *named] if wrong else []),
             f"{summary['seconds']} s. Evidence, case by case: {file}",
