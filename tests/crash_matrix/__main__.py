@@ -1,6 +1,6 @@
 """Runs the crash matrix, or a part: `python -m tests.crash_matrix --clouds aws --actions kill,hang --every 5`.
 
-One point many times: `--scenarios launched_together,grouped --points 'send_batch._call:launch_batch:after' --actions kill --repeat 100`.
+One point many times: `--points send_batch._call:launch_batch:after --actions kill --repeat 100`.
 """
 
 import argparse
@@ -14,9 +14,10 @@ from pathlib import Path
 from zlib import crc32
 
 from bench import ending
-from tests.crash_matrix.matrix import Case, Stage, batches, drawn, rehearse, repeated, run
+from tests.crash_matrix.matrix import Case, Stage, batches, drawn, rehearse, run
 from tests.crash_matrix.scenarios import SCENARIOS
 from tests.crash_matrix.summary import described, table
+from tests.crash_matrix.turns import repeated, run_in_turn, turns
 from tests.e2e.cloud import Cloud
 from tests.e2e.people import Operator
 from tests.e2e.stack import running
@@ -24,7 +25,6 @@ from workers.failpoints.actions import Action
 from workers.failpoints.points import names
 
 _TRIES = 3
-_TRIES_OF_REPEATED = 10
 
 SETTINGS = {
     "GPULEASE_UNKNOWN_RETRY_SECONDS": "6",
@@ -80,18 +80,18 @@ def main() -> int:
         operator.wait_for_offerings(*asked.clouds)
         stage = Stage(up, operator, cloud, asked.clouds)
         began = time.monotonic()
-        places = rehearse(stage, asked.scenarios)
+        places = set() if asked.repeat else rehearse(stage, asked.scenarios)
         print(f"rehearsed in {time.monotonic() - began:.0f} s: {len(places)} places", flush=True)
         number, parts = asked.part
         if asked.repeat:
-            cases = repeated(places, asked.points, asked.actions, asked.only or asked.scenarios, asked.repeat)
+            cases = repeated(asked.points, asked.clouds, asked.actions, asked.repeat)
         else:
             cases = wanted(drawn(places, asked.actions, asked.every, asked.seed), asked.again)
             cases = [case for case in cases if case.scenario in (asked.only or SCENARIOS)]
             cases = [case for case in cases if case.place.point in (asked.points or names())]
         cases = [case for case in cases if crc32(case.name.encode()) % parts == number - 1]
         document = described(places, cases, 0.0)
-        for _ in run_all(stage, cases, asked.batch):
+        for _ in (run_repeated if asked.repeat else run_all)(stage, cases, asked.batch):
             # written each time, so that a run that is ended early has told what it found
             document = described(places, cases, time.monotonic() - began)
             asked.report.write_text(json.dumps(document, indent=1), encoding="utf-8")
@@ -116,19 +116,27 @@ def wanted(cases: list[Case], again: Path | None) -> list[Case]:
 
 
 def run_all(stage: Stage, cases: Sequence[Case], size: int) -> Iterator[None]:
-    """Each case once, and those whose point was not reached twice more. Gives way after each batch.
-
-    A repeated case is tried more often: a kill takes other cases with it before their points are reached.
-    """
-    for tries in range(_TRIES if not any(case.number for case in cases) else _TRIES_OF_REPEATED):
+    """Each case once, and those whose point was not reached twice more. Gives way after each batch."""
+    for tries in range(_TRIES):
         todo = [case for case in cases if not case.hit]
         for case in todo:
             case.move_on(tries)
         for batch in batches(todo, size):
-            seconds = run(stage, batch)
-            hit, wrong = sum(case.hit for case in batch), sum(bool(case.wrong) for case in batch)
-            print(f"{batch[0].scenario}: {hit} of {len(batch)} reached, {wrong} wrong, {seconds:.0f} s", flush=True)
+            _tell(batch, run(stage, batch))
             yield
+
+
+def run_repeated(stage: Stage, cases: Sequence[Case], size: int) -> Iterator[None]:
+    """The same for cases that come in turn."""
+    for _ in range(_TRIES):
+        for batch in turns([case for case in cases if not case.hit], size):
+            _tell(batch, run_in_turn(stage, batch))
+            yield
+
+
+def _tell(batch: Sequence[Case], seconds: float) -> None:
+    hit, wrong = sum(case.hit for case in batch), sum(bool(case.wrong) for case in batch)
+    print(f"{batch[0].scenario}: {hit} of {len(batch)} reached, {wrong} wrong, {seconds:.0f} s", flush=True)
 
 
 if __name__ == "__main__":

@@ -3,17 +3,14 @@
 A rehearsal finds out which scenarios reach which point. Then cases of one scenario run side by side, each with a lease of its
 own that its point is armed for; whatever they do to the workers, all share. A case whose point was not reached is tried again in
 another scenario that reaches it. The truth of the clouds and the database judges.
-
-A point can also be repeated. Then a case's point is armed for each lease of its batch or group, since any of them may lead.
 """
 
-import itertools
 import json
 import random
 import secrets
 import time
-from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -60,23 +57,18 @@ class Case:
     """One point, one cloud, one action. `wrong`: what the truth says against it.
 
     `over`: a late answer arrives when its lease has ended, else when another worker has let it rest. `number`: of a repeated
-    case, from 1. Its point is armed for each lease of its batch or group. `hits`: how often it acted.
+    case, from 1.
     """
 
     place: Place
     action: Action
     over: bool = False
     number: int = 0
-    hits: int = 0
+    hit: bool = False
     wrong: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.scenario = self.place.scenario
-
-    @property
-    def hit(self) -> bool:
-        """Whether its point has acted."""
-        return self.hits > 0
 
     def move_on(self, tries: int) -> None:
         """To be tried, after so many tries, in another scenario that reaches the point, if there is one."""
@@ -102,14 +94,7 @@ class Stage:
     def folder(self) -> Path:
         return self.stack.failpoints
 
-    def groups(
-        self,
-        tenant: Tenant,
-        names: Mapping[str, Sequence[str]],
-        waiting: Callable[[], int],
-        *,
-        arms_company: bool = False,
-    ) -> list[Group]:
+    def groups(self, tenant: Tenant, names: Mapping[str, Sequence[str]], waiting: Callable[[], int]) -> list[Group]:
         """One for each cloud. Launches are stopped until all leases of all groups are there."""
         self.operator.stop_launches(stopped=True)
         ready = Barrier(len(self.clouds), action=lambda: self.operator.stop_launches(stopped=False))
@@ -121,7 +106,6 @@ class Stage:
                 self.cloud,
                 tuple(names[provider]),
                 waiting=waiting,
-                arms_company=arms_company,
                 ready=ready.wait,
                 restart=lambda: self.stack.kill("worker"),
                 break_off=lambda lease_id: arm(self.folder, BREAKS_OFF, Action.EXCEPTION, key=lease_id),
@@ -188,21 +172,6 @@ def drawn(places: Iterable[Place], actions: Sequence[Action], every: int, seed: 
     return sorted(cases[: -(-len(cases) // every)], key=lambda case: (case.place, case.action))
 
 
-def repeated(
-    places: Iterable[Place], points: Collection[str], actions: Sequence[Action], scenarios: Collection[str], count: int
-) -> list[Case]:
-    """`count` cases of each of these points at each cloud, with each action, in turn in the scenarios that reach it."""
-    cases = []
-    for place in sorted(one for one in places if one.point in points):
-        reaching = [one for one in (place.scenario, *place.also) if one in scenarios]
-        for action, number in itertools.product(actions, range(count if reaching else 0)):
-            chosen = reaching[number % len(reaching)]
-            others = tuple(one for one in reaching if one != chosen)
-            here = replace(place, scenario=chosen, also=others)
-            cases.append(Case(here, action, over=bool(number // len(reaching) % 2), number=number + 1))
-    return cases
-
-
 def may_be_late(place: Place) -> bool:
     """Whether somebody has a claim there, which can be lost: on a lease, or on a job of an account."""
     return place.of_lease or place.provider != ANY
@@ -214,8 +183,8 @@ def may_be_late(place: Place) -> bool:
 def batches(cases: Sequence[Case], size: int) -> Iterator[list[Case]]:
     """Cases that may run side by side: of one scenario and one kind, at most `size`."""
 
-    def kind(case: Case) -> tuple[str, bool, bool, bool]:
-        return case.scenario, case.place.of_lease, case.number > 0, case.action is Action.LATE
+    def kind(case: Case) -> tuple[str, bool, bool]:
+        return case.scenario, case.place.of_lease, case.action is Action.LATE
 
     for one in dict.fromkeys(map(kind, cases)):
         alike = [case for case in cases if kind(case) == one]
@@ -229,14 +198,13 @@ def run(stage: Stage, batch: Sequence[Case]) -> float:
     began = time.monotonic()
     scenario = batch[0].scenario
     labelled = {f"case {number}": case for number, case in enumerate(batch)}
-    flags: dict[str, list[Path]] = defaultdict(list)
+    flags: dict[str, Path] = {}
 
     def armed(label: str, key: str) -> None:
         case = labelled.get(label)
         if case is not None:
             seconds = LATE_SECONDS if case.action is Action.LATE else HANG_SECONDS
-            flag = arm(stage.folder, case.place.point, case.action, key=key, seconds=seconds, over=case.over)
-            flags[label].append(flag)
+            flags[label] = arm(stage.folder, case.place.point, case.action, key=key, seconds=seconds, over=case.over)
 
     with stage.operator.tenant(f"{scenario} {secrets.token_hex(4)}", _GPUS) as tenant:
         with_lease = {label: case.place.provider for label, case in labelled.items() if case.place.of_lease}
@@ -244,11 +212,10 @@ def run(stage: Stage, batch: Sequence[Case]) -> float:
             armed(label, ACCOUNTS.get(labelled[label].place.provider, ""))
 
         def waiting() -> int:
-            return sum(not any(flag.exists() for flag in some) for some in list(flags.values()))
+            return sum(not flag.exists() for flag in flags.values())
 
         def play(some: Mapping[str, Sequence[str]], arm_it: Arm | None) -> Sequence[Group]:
-            groups = stage.groups(tenant, some, waiting, arms_company=batch[0].number > 0)
-            return stage.play(scenario, groups, arm_it, anew=not with_lease)
+            return stage.play(scenario, stage.groups(tenant, some, waiting), arm_it, anew=not with_lease)
 
         groups = play(_names(stage.clouds, with_lease), armed)
         before = len(flags) + 1
@@ -256,12 +223,12 @@ def run(stage: Stage, batch: Sequence[Case]) -> float:
             # what is reached for an account is reached one after the other: each costs its job a pause
             before = waiting()
             play({one: [f"{one} {before}"] for one in stage.clouds}, None)
-        late = [flag for label, case in labelled.items() if case.action is Action.LATE for flag in flags[label]]
+        late = [flags[label] for label, case in labelled.items() if case.action is Action.LATE]
         wait_until(lambda: all(map(_has_gone_on, late)), timeout=LATE_SECONDS)
-        _judge(stage, tenant, labelled, groups)
+        judge(stage, tenant, labelled, groups)
     for label, case in labelled.items():
-        case.hits = sum(_counts(flag, case.action) for flag in flags[label])
-    _disarm(stage.folder)
+        case.hit = _counts(flags[label], case.action)
+    disarm(stage.folder)
     return time.monotonic() - began
 
 
@@ -289,13 +256,14 @@ def _names(clouds: Iterable[str], with_lease: Mapping[str, str]) -> dict[str, Se
     }
 
 
-def _disarm(folder: Path) -> None:
+def disarm(folder: Path) -> None:
+    """No point is armed any more."""
     for file in folder.iterdir():
         if file.name != TRACE:
             file.unlink(missing_ok=True)
 
 
-def _judge(stage: Stage, tenant: Tenant, labelled: Mapping[str, Case], groups: Sequence[Group]) -> None:
+def judge(stage: Stage, tenant: Tenant, labelled: Mapping[str, Case], groups: Sequence[Group]) -> None:
     """Each case by its own lease; what cannot be told apart is held against all of them."""
 
     def found() -> list[str]:

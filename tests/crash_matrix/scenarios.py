@@ -37,7 +37,6 @@ BREAKS_OFF = "send.record:hurry_watch:before"
 ENDED = ("released", "failed")
 STUCK_SECONDS = 150.0
 """A lease that has not moved on after so long is left as it is, and judged as stuck in the end."""
-_REPEATED_QUIET_SECONDS = 10.0
 _POLL = 0.3
 
 
@@ -45,7 +44,7 @@ _POLL = 0.3
 class Group:
     """Leases of one cloud that live through one scenario together.
 
-    `waiting`: how many points still wait. `arms_company`: points are armed for all leases of a batch or group. `ready`: is told when all leases are there, and answers when they may be launched.
+    `waiting`: how many points still wait. `ready`: is told when all leases are there, and answers when they may be launched.
     `restart`: kills the workers, which start anew. `break_off`: the step of a lease that reaches `BREAKS_OFF` fails there.
     """
 
@@ -55,7 +54,6 @@ class Group:
     cloud: Cloud
     names: tuple[str, ...]
     waiting: Callable[[], int]
-    arms_company: bool
     ready: Callable[[], object]
     restart: Callable[[], object]
     break_off: Callable[[str], object]
@@ -82,8 +80,6 @@ class Group:
             for other in range(company):
                 with_it = f"{name} with {other}"
                 self.leases[with_it] = self.tenant.create({**body, "name": with_it})
-                if arm is not None and self.arms_company:
-                    arm(name, self.leases[with_it])
         before_launch()
         self.ready()
 
@@ -97,9 +93,8 @@ class Group:
             answer = self.tenant.http.post("/v1/groups", json=body)
             assert answer.is_success, answer.text
             members = {member["rank"]: member["lease_id"] for member in answer.json()["members"]}
-            for member in members.values() if self.arms_company else [members[0]]:
-                if arm is not None:
-                    arm(name, member)
+            if arm is not None:
+                arm(name, members[0])
             self.leases |= {name if rank == 0 else f"{name} {rank}": lease_id for rank, lease_id in members.items()}
         self.ready()
 
@@ -119,8 +114,7 @@ class Group:
         wait_until(all_done, timeout=STUCK_SECONDS, poll=_POLL)
 
     def until_hit(self, *, at_least: float = 0.0, quiet: float = 90.0) -> None:
-        """No point waits any more, or none has been reached for a while. A repeated case is tried again sooner than waited for."""
-        quiet = min(quiet, _REPEATED_QUIET_SECONDS) if self.arms_company else quiet
+        """No point waits any more, or none has been reached for a while."""
         wait_until(lambda: False, timeout=at_least, poll=_POLL)
         before = None
         while before is None or self.waiting() < before:
@@ -188,7 +182,6 @@ def held_up(group: Group, arm: Arm | None) -> None:
 def launched_together(group: Group, arm: Arm | None) -> None:
     """Each with company, and the cloud answers every call."""
     group.create(arm, company=3)
-    group.until_hit(quiet=4)
     group.until("active")
     group.release()
 

@@ -53,7 +53,7 @@ def described(places: Collection[Place], cases: Sequence[Case], seconds: float) 
                 "scenario": case.scenario,
                 "over": case.over,
                 "number": case.number,
-                "hits": case.hits,
+                "hit": case.hit,
                 "wrong": case.wrong,
             }
             for case in cases
@@ -66,12 +66,11 @@ def _actions(cases: Sequence[Case]) -> list[str]:
 
 
 def _counted(cases: Sequence[Case]) -> dict[str, int]:
-    """`acted`: how often the points did; of repeated cases, several times each. A line counts once, whatever cases it names."""
+    """A line that names several cases counts once in the columns of kinds."""
     lines = {line for case in cases for line in case.wrong}
     return {
         "cases": len(cases),
         "reached": sum(case.hit for case in cases),
-        "acted": sum(case.hits for case in cases),
         "wrong": sum(bool(case.wrong) for case in cases),
         **{column: sum(line.startswith(kind) for line in lines) for kind, column in _KINDS.items()},
     }
