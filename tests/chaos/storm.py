@@ -105,8 +105,8 @@ class Storm:
 
     def _ask(self, tenant: Tenant, order: Order) -> list[str]:
         """At its time, when there is room; again and again under one key while the API is away, or the quota tight."""
-        at = order.number * self._wanted.seconds * ASKING_SHARE / self._wanted.leases
-        self._timeline.wait_for(Line.ASKING, at)
+        pace = self._wanted.seconds * ASKING_SHARE / self._wanted.leases
+        self._timeline.wait_for(Line.ASKING, order.number * pace)
         self._room.wait()
         wish = self._purse.wish(order.number, order.lease)
         make = self._make_leases if order.group is None else self._make_group
@@ -114,8 +114,8 @@ class Storm:
         self._course.made += lease_ids
         if "max_cost" in wish:
             self._course.capped |= set(lease_ids)
-        is_last = order.number + order.leases == self._wanted.leases
-        self._timeline.reached(Line.ASKING, math.inf if is_last else at)
+        end = order.number + order.leases
+        self._timeline.reached(Line.ASKING, math.inf if end == self._wanted.leases else end * pace)
         return lease_ids
 
     def _make_leases(self, tenant: Tenant, order: Order, wish: Json) -> list[str]:
