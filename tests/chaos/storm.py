@@ -110,12 +110,18 @@ class Storm:
         self._room.wait()
         wish = self._purse.wish(order.number, order.lease)
         make = self._make_leases if order.group is None else self._make_group
-        lease_ids = make(tenant, order, wish)
+        end = order.number + order.leases
+        reached = math.inf if end == self._wanted.leases else end * pace
+        try:
+            lease_ids = make(tenant, order, wish)
+        except BaseException:
+            reached = math.inf  # nothing waits for an order that is lost; the run fails with its error
+            raise
+        finally:
+            self._timeline.reached(Line.ASKING, reached)
         self._course.made += lease_ids
         if "max_cost" in wish:
             self._course.capped |= set(lease_ids)
-        end = order.number + order.leases
-        self._timeline.reached(Line.ASKING, math.inf if end == self._wanted.leases else end * pace)
         return lease_ids
 
     def _make_leases(self, tenant: Tenant, order: Order, wish: Json) -> list[str]:
@@ -124,8 +130,9 @@ class Storm:
         if order.leases == 1:
             return [tenant.create_at_any_rate(wish, keys[0])]
         self._course.bursts += 1
+        named = [{**wish, "name": f"{wish['name']}, {place}"} for place in range(order.leases)]
         with ThreadPoolExecutor(order.leases) as asking:
-            return list(asking.map(lambda key: tenant.create_at_any_rate(wish, key), keys))
+            return list(asking.map(tenant.create_at_any_rate, named, keys))
 
     def _make_group(self, tenant: Tenant, order: Order, wish: Json) -> list[str]:
         assert order.group is not None
