@@ -130,7 +130,7 @@ class Storm:
         if order.leases == 1:
             return [tenant.create_at_any_rate(wish, keys[0])]
         self._course.bursts += 1
-        named = [{**wish, "name": f"{wish['name']}, {place}"} for place in range(order.leases)]
+        named = [{**wish, "name": f"{wish['name']}-{place}"} for place in range(order.leases)]
         with ThreadPoolExecutor(order.leases) as asking:
             return list(asking.map(tenant.create_at_any_rate, named, keys))
 
