@@ -28,8 +28,12 @@ SETTINGS = {
     "GPULEASE_NOT_FOUND_GRACE_SECONDS": "10",
     "GPULEASE_OFFERINGS_INTERVAL": "10",
     "GPULEASE_PRICES_INTERVAL": "10",
+    "GPULEASE_PROVIDER_RATE_LIMITS": "true",
 }
-"""In proportion to the simulated clouds, which show a new VM after a second or two, and to prices that move all the time."""
+"""In proportion to the simulated clouds, which show a new VM after a second or two, and to prices that move all the time.
+
+Leases that wait for a slot of a provider's rate are launched together, as at the real clouds.
+"""
 
 
 def main() -> int:

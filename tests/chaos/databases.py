@@ -23,7 +23,8 @@ class Standby:
     """A streaming standby of the stack's server, to be promoted once."""
 
     def __init__(self, stack: Stack, number: int) -> None:
-        """Copies the primary and starts to follow it."""
+        """Copies the primary and starts to follow it; a primary that starts anew is waited for."""
+        _wait_for(stack)
         self._stack = stack
         self._number = number
         self._cluster = replace(
@@ -58,7 +59,8 @@ class Backup:
     """A dump of the stack's database."""
 
     def __init__(self, stack: Stack, number: int) -> None:
-        """Dumps the database while it is in use."""
+        """Dumps the database while it is in use; a server that starts anew is waited for."""
+        _wait_for(stack)
         self._stack = stack
         self._file = stack.home.path.with_name(f"dump-{number}")
         _run([str(program("pg_dump")), "--format=custom", f"--file={self._file}", self._url])
@@ -80,6 +82,10 @@ class Backup:
         _run([str(program("pg_restore")), "--exit-on-error", f"--dbname={self._url}", str(self._file)])
         _run(list(python("app.server", "migrate")), GPULEASE_DATABASE_URL=self._stack.credentials.database_url)
         self._stack.start(API)
+
+
+def _wait_for(stack: Stack) -> None:
+    assert wait_until(lambda: answers(stack.cluster.admin_url), timeout=PATIENCE), "the server does not start"
 
 
 def _run(argv: list[str], **environment: str) -> None:

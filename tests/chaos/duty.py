@@ -18,12 +18,16 @@ _OPEN = ("seen", "ending")
 
 
 class Duty:
-    """`holds`: seconds that each hold lasted until it was lifted. `reasons`: why they were set."""
+    """`holds`: seconds that each hold lasted until it was lifted. `reasons`: why they were set.
+
+    `ended`: VMs that cannot be adopted, which the operator ended, by the cloud's own id.
+    """
 
     def __init__(self, operator: Operator) -> None:
         self._operator = operator
         self.holds: list[float] = []
         self.reasons: list[str] = []
+        self.ended: set[str] = set()
 
     @contextmanager
     def on_duty(self) -> Iterator[None]:
@@ -53,10 +57,11 @@ class Duty:
         self.holds.append(round(time.monotonic() - noticed, 1))
 
     def _recover(self, since: str) -> None:
-        """Every region is listed; then adopt; then the adoptions are done; then resume."""
+        """Every region is listed; then adopt; then the adoptions are done; then end what cannot be adopted; then resume."""
         self._await(lambda: self._listed_since(since))
         if self._operator.adopt():
             self._await(self._adopted)
+        self._end_others()
         self._operator.resume()
 
     @staticmethod
@@ -75,6 +80,13 @@ class Duty:
         """None is left that is to be adopted and has not failed to be."""
         waiting = (one for one in self._operator.orphans() if one["adopt_requested_at"] and not one["adopt_error"])
         return not any(one["state"] in _OPEN for one in waiting)
+
+    def _end_others(self) -> None:
+        """VMs that an adoption has refused, such as those of a lost batch that have no tags of their own."""
+        for one in self._operator.orphans():
+            if one["cause"] == "lost_row" and one["adopt_error"] and one["state"] in _OPEN:
+                self._operator.end_orphan(one["id"])
+                self.ended.add(one["instance_id"].rpartition(":")[2])
 
 
 def _answered(done: Callable[[], bool]) -> bool:

@@ -2,13 +2,14 @@
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
-from app.domain.tags import LEASE, TENANT
+from app.domain.tags import LEASE, SHARED, TENANT
 from app.local.waiting import wait_until
 from bench.three_clouds import Installation, figures, on_the_way, wait_for_none
+from tests.chaos.course import Course
 from tests.chaos.duty import Duty
+from tests.chaos.group_truth import GroupTruth
 from tests.chaos.losses import Losses
 from tests.chaos.money import Purse
 from tests.e2e.cloud import Json
@@ -21,25 +22,18 @@ _COPIES_SECONDS = 90.0
 """The grace, and the listings before and after it."""
 
 
-@dataclass
-class Course:
-    """What a storm did. `made`: leases that were answered for, `extra`: beside the planned ones. `last_fault`: when it ended, in seconds from the start."""
-
-    made: list[str] = field(default_factory=list)
-    extra: list[str] = field(default_factory=list)
-    cancelled: set[str] = field(default_factory=set)
-    capped: set[str] = field(default_factory=set)
-    copies: set[str] = field(default_factory=set)
-    happened: Counter[str] = field(default_factory=Counter)
-    without_hold: list[str] = field(default_factory=list)
-    last_fault: float = 0.0
-
-
 class Judge:
     """Waits for quiet, then for the truth. At last everything is released, and nothing may be left."""
 
     def __init__(
-        self, installation: Installation, tenant: Tenant, course: Course, losses: Losses, duty: Duty, purse: Purse
+        self,
+        installation: Installation,
+        tenant: Tenant,
+        course: Course,
+        losses: Losses,
+        duty: Duty,
+        purse: Purse,
+        groups: GroupTruth,
     ) -> None:
         self._installation = installation
         self._tenant = tenant
@@ -47,6 +41,7 @@ class Judge:
         self._losses = losses
         self._duty = duty
         self._purse = purse
+        self._groups = groups
 
     def judge(self, asked: set[str], clock: Callable[[], float]) -> dict[str, Any]:
         """`asked`: the leases of all requests. `clock`: seconds from the start of the storm."""
@@ -58,16 +53,19 @@ class Judge:
         adopted = self._adopted()
         checks: dict[str, list[str]] = {
             "leases lost without a reason": sorted(asked - set(there) - self._losses.leases),
-            "leases that nobody asked for": sorted(set(there) - asked - set(adopted.values())),
+            "leases that nobody asked for": sorted(set(there) - asked - set(adopted.values()) - _added(found)),
             "leases stuck": stuck,
             "orphans, ghosts, twins, invariants": self._differences(),
-            "VMs of lost rows ended": self._losses.ended(self._course.cancelled | self._over(found)),
+            "VMs of lost rows ended": self._losses.ended(self._over(found), self._duty.ended),
             "copies of tags not ended": list(copies),
             "copies of tags adopted": sorted(self._course.copies & set(adopted)),
             "losses without a hold": self._course.without_hold,
+            **self._groups.checks(),
         }
+        group_figures = self._groups.figures()
         evidence = self._evidence(found, [line for lines in checks.values() for line in lines])
         checks |= self._release_all()
+        checks |= self._groups.checks_after_release()
         ended = self._tenant.leases()
         checks |= self._purse.checks(ended)
         return {
@@ -75,34 +73,44 @@ class Judge:
             "happened": dict(self._course.happened),
             "rows_lost": len(self._losses.leases),
             "vms_without_row": len(self._losses.vms),
+            "vms_without_lease": self._losses.without_lease,
+            "ended_by_operator": len(self._duty.ended),
             "holds": self._duty.holds,
             "hold_reasons": self._duty.reasons,
             "checks": checks,
             "seconds_until_the_last_fault_ended": round(self._course.last_fault),
             "quiet_seconds_after_the_last_fault": max(0.0, round(quiet, 1)),
+            **group_figures,
             **figures(found),
             **self._purse.figures(ended),
             "evidence": evidence,
         }
 
     def _wait_for_quiet(self) -> list[str]:
-        """What is still on its way after five minutes; a hold counts too."""
+        """What is still on its way after five minutes; a hold and a group that moves count too."""
         last: list[str] = []
 
         def still() -> Sequence[Any]:
             found = on_the_way(self._tenant)
             last[:] = [f"{lease['id']} is {lease['state']}" for lease in found] or last
             hold = self._installation.operator.hold()
-            return [*found, *([hold] if hold else [])]
+            return [*found, *([hold] if hold else []), *self._groups.restless()]
 
         waiting = wait_for_none(still, seconds=_QUIET_SECONDS)
         return (last or [str(one) for one in waiting]) if waiting else []
 
     def _over(self, leases: Sequence[Json]) -> set[str]:
-        """Rebuilt leases whose VM may end: the provider interrupted it, or its deadline tag is that of a spend cap."""
+        """Leases of which a lost VM may end.
+
+        Somebody cancelled the lease or its group, the provider interrupted the VM, or its deadline tag is that of a spend cap.
+        """
+        course, group_of = self._course, self._losses.group_of
         codes = {lease["id"]: (lease["reason"] or {}).get("code") for lease in leases}
-        capped = {lease_id for lease_id in self._course.capped if codes.get(lease_id) in {"spend_cap", "expired"}}
-        return capped | {lease_id for lease_id, code in codes.items() if code == "interrupted"}
+        capped = course.capped | {lease_id for lease_id, group in group_of.items() if group in course.groups_capped}
+        released = {lease_id for lease_id, group in group_of.items() if group in course.groups_released}
+        reached = {lease_id for lease_id in capped if codes.get(lease_id) in {"spend_cap", "expired"}}
+        interrupted = {lease_id for lease_id, code in codes.items() if code == "interrupted"}
+        return course.cancelled | released | reached | interrupted
 
     def _living_copies(self) -> list[str]:
         alive = {vm["id"] for vm in self._installation.cloud.vms(TENANT, self._tenant.id, alive=True)}
@@ -117,9 +125,12 @@ class Judge:
 
     def _release_all(self) -> dict[str, list[str]]:
         tenant, cloud = self._tenant, self._installation.cloud
+        for group in tenant.groups("queued", "forming", "active", "degraded"):
+            tenant.change_group_at_any_rate(group["id"], None)
         tenant.release_all()
+        wait_for_none(lambda: [one for one in tenant.groups() if not one["terminal"]], _CYCLE_SECONDS)
         used = wait_for_none(lambda: [*tenant.used().items()], _CYCLE_SECONDS)
-        left = wait_for_none(lambda: cloud.resources_of_tenant(tenant.id), _CYCLE_SECONDS)
+        left = wait_for_none(lambda: _own(cloud.resources_of_tenant(tenant.id)), _CYCLE_SECONDS)
         return {
             "quota left": [f"{resource} {amount}" for resource, amount in used],
             "volumes and interfaces left": [str(thing) for thing in left],
@@ -153,3 +164,13 @@ class Judge:
 
         wait_until(differ, timeout=_CYCLE_SECONDS, poll=0.5)
         return found
+
+
+def _added(leases: Sequence[Json]) -> set[str]:
+    """Members that replace others or that a group has grown by. What groups have is checked by rank."""
+    return {lease["id"] for lease in leases if lease["group_id"] is not None}
+
+
+def _own(resources: Sequence[Json]) -> list[Json]:
+    """Resources of single leases: what members share ends later."""
+    return [one for one in resources if SHARED not in one["tags"]]

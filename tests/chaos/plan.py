@@ -16,6 +16,11 @@ _LOSS_SHARE = (0.1, 0.85)
 _BEFORE_A_LOSS = 0.05
 """Of the stormy time: from the copy of the database to the loss of what was committed since."""
 _PRICES_EVERY_SECONDS = 5.0
+_SHORTAGE_SHARE = 0.5
+"""Of the stormy time: in which shortages begin. A group that finds no room fails only after a minute."""
+_SHORTAGE_SECONDS = (20.0, 80.0)
+_USUAL_SECONDS = 270.0
+"""The stormy time of a run of 300 s. Shortages are shorter in a shorter run."""
 
 
 class Happening(StrEnum):
@@ -24,7 +29,8 @@ class Happening(StrEnum):
     `KILL`: SIGKILL to a process. `OUTAGE`: a cloud hangs or answers 5xx. `LIMIT`: a quota becomes tight for a while. `PRICE`: the
     spot prices of a cloud move. `COPY`: somebody starts a VM with the tags of another. `STANDBY` and `FAILOVER`: a standby of
     PostgreSQL begins to follow, and is promoted after it was cut off for a while. `BACKUP` and `RESTORE`: the
-    database is dumped, and restored from the dump.
+    database is dumped, and restored from the dump. `SCALE`, `GROUP_END`, `VM_STOP`: a group gets another size or is
+    released, and somebody stops the VM of a member. `SHORTAGE`: a cloud has room for few VMs for a while.
     """
 
     KILL = "kill"
@@ -41,6 +47,10 @@ class Happening(StrEnum):
     FAILOVER = "failover"
     BACKUP = "backup"
     RESTORE = "restore"
+    SCALE = "group_scaled"
+    GROUP_END = "group_released"
+    VM_STOP = "vm_stopped"
+    SHORTAGE = "shortage"
 
 
 FAULTS = frozenset(
@@ -52,6 +62,7 @@ FAULTS = frozenset(
         Happening.OUTAGE,
         Happening.FAILOVER,
         Happening.RESTORE,
+        Happening.SHORTAGE,
     }
 )
 _PROGRAMS = ("worker",) * 6 + ("inventory",) * 2 + ("api", "redis")
@@ -95,6 +106,10 @@ def events(wanted: Wanted) -> list[Event]:
         Happening.LIMIT: max(1, wanted.restarts),
         Happening.PRICE: int(wanted.seconds / _PRICES_EVERY_SECONDS),
         Happening.COPY: max(2, wanted.leases // 100),
+        Happening.SCALE: max(2, wanted.leases // 25),
+        Happening.GROUP_END: max(1, wanted.leases // 100),
+        Happening.VM_STOP: max(2, wanted.leases // 30),
+        Happening.SHORTAGE: max(1, wanted.leases // 250),
     }
     until = wanted.seconds * _STORMY_SHARE
     return sorted([*_drawn(chance, numbers, until), *_losses(chance, wanted, until)])
@@ -107,6 +122,9 @@ def _drawn(chance: random.Random, numbers: dict[Happening, int], until: float) -
             match happening:
                 case Happening.KILL:
                     yield Event(at, happening, chance.choice(_PROGRAMS))
+                case Happening.SHORTAGE:
+                    lasts = chance.uniform(*_SHORTAGE_SECONDS) * min(1.0, until / _USUAL_SECONDS)
+                    yield Event(at * _SHORTAGE_SHARE, happening, str(chance.randrange(2**31)), lasts)
                 case Happening.OUTAGE:
                     yield Event(at, happening, f"{chance.choice(CLOUDS)} {chance.choice(('hang', 'error'))}", seconds)
                 case _:

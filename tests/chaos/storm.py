@@ -1,6 +1,5 @@
 """Carries a plan out on a running stack, while leases are asked for."""
 
-import itertools
 import math
 import random
 import signal
@@ -18,12 +17,16 @@ import redis
 from app.domain.tags import TENANT
 from app.local.programs import INVENTORY, WORKER
 from app.local.waiting import wait_until
-from bench.three_clouds import Installation, on_the_way, wishes
+from bench.three_clouds import Installation, on_the_way
+from tests.chaos.course import Course
 from tests.chaos.databases import Backup, Standby
 from tests.chaos.duty import Duty
-from tests.chaos.judgement import Course, Judge
+from tests.chaos.group_acts import GroupActs
+from tests.chaos.group_truth import GroupTruth
+from tests.chaos.judgement import Judge
 from tests.chaos.losses import Losses
 from tests.chaos.money import Purse
+from tests.chaos.orders import Order, orders
 from tests.chaos.plan import ASKING_SHARE, FAULTS, Event, Happening, Wanted, events
 from tests.chaos.timeline import Line, Timeline
 from tests.e2e.cloud import Json
@@ -40,7 +43,7 @@ _TIGHT_SHARE = (0.2, 1.1)
 _EAGER_SECONDS = 5.0
 _HOLD_SECONDS = 30.0
 _LOOK_SECONDS = 1.0
-_LASTING = frozenset({Happening.REDIS, Happening.OUTAGE})
+_LASTING = frozenset({Happening.REDIS, Happening.OUTAGE, Happening.SHORTAGE})
 
 
 class Storm:
@@ -58,16 +61,20 @@ class Storm:
         self._backups: list[Backup] = []
         self._duty = Duty(installation.operator)
         self._places = installation.places
+        self._group_acts = GroupActs(installation, self._course, self._later)
 
     def run(self) -> dict[str, Any]:
         """Until everything is quiet and judged."""
         operator = self._installation.operator
         with operator.tenant("chaos", _AMPLE) as tenant, self._duty.on_duty():
-            self._losses = Losses(tenant, self._installation.cloud)
+            self._losses = Losses(tenant, self._installation.cloud, self._installation.database_url)
             self._purse = Purse(tenant, self._wanted.seed, self._installation.database_url)
+            self._groups = GroupTruth(self._installation, tenant, self._course, self._losses)
             self._purse.open()
             with _repeated(lambda: self._look(tenant)), ThreadPoolExecutor(_ASKING) as asking:
-                orders = [asking.submit(self._ask, tenant, n, wish) for n, wish in self._wishes()]
+                requests = [
+                    asking.submit(self._ask, tenant, order) for order in orders(self._wanted.seed, self._wanted.leases)
+                ]
                 try:
                     self._let_it_happen(tenant)
                 except BaseException:
@@ -79,10 +86,10 @@ class Storm:
                     self._timeline.reached(Line.HAPPENING, math.inf)
                     for standby in self._standbys:
                         standby.close()
-                asked = {order.result() for order in orders}
+                asked = {lease_id for request in requests for lease_id in request.result()}
             self._stack.wait_until_ready()
             self._loosen(tenant)
-            judge = Judge(self._installation, tenant, self._course, self._losses, self._duty, self._purse)
+            judge = Judge(self._installation, tenant, self._course, self._losses, self._duty, self._purse, self._groups)
             found = judge.judge(asked, lambda: self._timeline.seconds)
         return {"seed": self._wanted.seed, "leases": self._wanted.leases, **found}
 
@@ -96,21 +103,46 @@ class Storm:
 
     # --- leases -------------------------------------------------------------------------------------------
 
-    def _wishes(self) -> list[tuple[int, dict[str, Any]]]:
-        asked = itertools.islice(wishes(), self._wanted.leases)
-        return [(number, self._purse.wish(number, wish)) for number, wish in enumerate(asked)]
-
-    def _ask(self, tenant: Tenant, number: int, wish: dict[str, Any]) -> str:
+    def _ask(self, tenant: Tenant, order: Order) -> list[str]:
         """At its time, when there is room; again and again under one key while the API is away, or the quota tight."""
-        at = number * self._wanted.seconds * ASKING_SHARE / self._wanted.leases
-        self._timeline.wait_for(Line.ASKING, at)
+        pace = self._wanted.seconds * ASKING_SHARE / self._wanted.leases
+        self._timeline.wait_for(Line.ASKING, order.number * pace)
         self._room.wait()
-        lease_id = tenant.create_at_any_rate(wish, f"chaos-{self._wanted.seed}-{number}")
-        self._course.made.append(lease_id)
+        wish = self._purse.wish(order.number, order.lease)
+        make = self._make_leases if order.group is None else self._make_group
+        end = order.number + order.leases
+        reached = math.inf if end == self._wanted.leases else end * pace
+        try:
+            lease_ids = make(tenant, order, wish)
+        except BaseException:
+            reached = math.inf  # nothing waits for an order that is lost; the run fails with its error
+            raise
+        finally:
+            self._timeline.reached(Line.ASKING, reached)
+        self._course.made += lease_ids
         if "max_cost" in wish:
-            self._course.capped.add(lease_id)
-        self._timeline.reached(Line.ASKING, math.inf if number + 1 == self._wanted.leases else at)
-        return lease_id
+            self._course.capped |= set(lease_ids)
+        return lease_ids
+
+    def _make_leases(self, tenant: Tenant, order: Order, wish: Json) -> list[str]:
+        """One lease, or several equal ones at once."""
+        keys = [f"chaos-{self._wanted.seed}-{order.number + place}" for place in range(order.leases)]
+        if order.leases == 1:
+            return [tenant.create_at_any_rate(wish, keys[0])]
+        self._course.bursts += 1
+        named = [{**wish, "name": f"{wish['name']}-{place}"} for place in range(order.leases)]
+        with ThreadPoolExecutor(order.leases) as asking:
+            return list(asking.map(tenant.create_at_any_rate, named, keys))
+
+    def _make_group(self, tenant: Tenant, order: Order, wish: Json) -> list[str]:
+        assert order.group is not None
+        money = {name: wish[name] for name in ("labels", "max_cost") if name in wish}
+        body = {**order.group, "lease": {**order.group["lease"], **money}}
+        group = tenant.create_group_at_any_rate(body, f"chaos-{self._wanted.seed}-{order.number}")
+        self._course.groups.append(group["id"])
+        if "max_cost" in wish:
+            self._course.groups_capped.add(group["id"])
+        return [str(member["lease_id"]) for member in group["members"]]
 
     def _look(self, tenant: Tenant) -> None:
         with suppress(httpx.HTTPError):
@@ -118,6 +150,7 @@ class Storm:
                 self._room.set()
             else:
                 self._room.clear()
+            self._groups.note_shared()
 
     # --- what happens -------------------------------------------------------------------------------------
 
@@ -137,6 +170,10 @@ class Storm:
             Happening.FAILOVER: self._fail_over,
             Happening.BACKUP: self._back_up,
             Happening.RESTORE: self._restore,
+            Happening.SCALE: self._group_acts.scale,
+            Happening.GROUP_END: self._group_acts.release,
+            Happening.VM_STOP: self._group_acts.stop_vm,
+            Happening.SHORTAGE: self._group_acts.run_short,
         }
         if act[event.happening](event, tenant):
             self._course.happened[str(event.happening)] += 1
@@ -292,7 +329,7 @@ class Storm:
 
     def _put_right(self, tenant: Tenant) -> None:
         """Notes what is lost. Limits are those of earlier now; their owner sets them once more."""
-        self._losses.note(self._course.made, self._course.copies)
+        self._losses.note(self._course.made, self._course.groups, self._course.copies)
         self._loosen(tenant)
 
     def _expect_hold(self, before: int, cause: str) -> None:

@@ -17,6 +17,10 @@ _NAMES = {
     "reclaim": "spot VMs reclaimed",
     "cancel": "leases cancelled",
     "copied_tags": "VMs started with copied tags",
+    "group_scaled": "groups scaled",
+    "group_released": "groups released",
+    "vm_stopped": "VMs of members stopped at the cloud",
+    "shortage": "clouds short of room",
 }
 
 
@@ -32,8 +36,14 @@ def tables(report: dict[str, Any]) -> list[Table]:
         columns=("", ""),
         rows=[
             *((f"leases {state}", f"{count:,}") for state, count in sorted(report["states"].items())),
-            ("leases whose rows the database lost", f"{report['rows_lost']:,}"),
+            *((f"groups {state}", f"{count:,}") for state, count in sorted(report["groups"].items())),
+            ("groups formed; pools that failed", f"{report['groups_formed']:,}; {report['pools_failed']:,}"),
+            ("launch batches; most slots of one", f"{report['batches']:,}; {report['largest_batch']:,}"),
+            ("kinds of shared resources seen", f"{len(report['shared_kinds']):,}"),
+            ("leases and groups whose rows the database lost", f"{report['rows_lost']:,}; {report['groups_lost']:,}"),
             ("living VMs without a row at that moment", f"{report['vms_without_row']:,}"),
+            ("of these VMs without a lease's tags", f"{report['vms_without_lease']:,}"),
+            ("VMs that could not be adopted and that the operator ended", f"{report['ended_by_operator']:,}"),
             ("holds until the operator resumed", ", ".join(f"{seconds} s" for seconds in report["holds"]) or "none"),
             ("p95 from the request to active", f"{report['p95']:.1f} s"),
             ("leases ended by their spend cap", f"{report['ended_by_cap']:,}"),

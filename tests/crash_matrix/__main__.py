@@ -1,4 +1,7 @@
-"""Runs the crash matrix, or a part: `python -m tests.crash_matrix --clouds aws --actions kill,hang --every 5`."""
+"""Runs the crash matrix, or a part: `python -m tests.crash_matrix --clouds aws --actions kill,hang --every 5`.
+
+One point many times: `--points send_batch._call:launch_batch:after --actions kill --repeat 100`.
+"""
 
 import argparse
 import json
@@ -14,10 +17,14 @@ from bench import ending
 from tests.crash_matrix.matrix import Case, Stage, batches, drawn, rehearse, run
 from tests.crash_matrix.scenarios import SCENARIOS
 from tests.crash_matrix.summary import described, table
+from tests.crash_matrix.turns import repeated, run_in_turn, turns
 from tests.e2e.cloud import Cloud
 from tests.e2e.people import Operator
 from tests.e2e.stack import running
 from workers.failpoints.actions import Action
+from workers.failpoints.points import names
+
+_TRIES = 3
 
 SETTINGS = {
     "GPULEASE_UNKNOWN_RETRY_SECONDS": "6",
@@ -45,6 +52,8 @@ def main() -> int:
     )
     parser.add_argument("--scenarios", default=",".join(SCENARIOS), type=lambda text: text.split(","))
     parser.add_argument("--only", type=lambda text: text.split(","), help="cases of these scenarios; all are rehearsed")
+    parser.add_argument("--points", type=lambda text: text.split(","), help="cases of these points")
+    parser.add_argument("--repeat", type=int, default=0, help="so many cases of each of --points at each cloud")
     parser.add_argument("--every", type=int, default=1, help="one case of n; 4: each point once at each cloud")
     parser.add_argument("--seed", type=int, default=1, help="chooses them")
     parser.add_argument(
@@ -57,6 +66,8 @@ def main() -> int:
         "--report", type=Path, default=Path("crash-matrix.json"), help="where the evidence is written, as JSON"
     )
     asked = parser.parse_args()
+    if asked.repeat and not asked.points:
+        parser.error("--repeat needs --points")
     os.environ["AWS_EC2_METADATA_DISABLED"] = "true"
     ending.on_request()
     arguments = ("--workers", asked.workers, "--clouds", ",".join(asked.clouds))
@@ -69,14 +80,18 @@ def main() -> int:
         operator.wait_for_offerings(*asked.clouds)
         stage = Stage(up, operator, cloud, asked.clouds)
         began = time.monotonic()
-        places = rehearse(stage, asked.scenarios)
+        places = set() if asked.repeat else rehearse(stage, asked.scenarios)
         print(f"rehearsed in {time.monotonic() - began:.0f} s: {len(places)} places", flush=True)
         number, parts = asked.part
-        cases = wanted(drawn(places, asked.actions, asked.every, asked.seed), asked.again)
-        cases = [case for case in cases if case.scenario in (asked.only or SCENARIOS)]
+        if asked.repeat:
+            cases = repeated(asked.points, asked.clouds, asked.actions, asked.repeat)
+        else:
+            cases = wanted(drawn(places, asked.actions, asked.every, asked.seed), asked.again)
+            cases = [case for case in cases if case.scenario in (asked.only or SCENARIOS)]
+            cases = [case for case in cases if case.place.point in (asked.points or names())]
         cases = [case for case in cases if crc32(case.name.encode()) % parts == number - 1]
         document = described(places, cases, 0.0)
-        for _ in run_all(stage, cases, asked.batch):
+        for _ in (run_repeated if asked.repeat else run_all)(stage, cases, asked.batch):
             # written each time, so that a run that is ended early has told what it found
             document = described(places, cases, time.monotonic() - began)
             asked.report.write_text(json.dumps(document, indent=1), encoding="utf-8")
@@ -102,15 +117,26 @@ def wanted(cases: list[Case], again: Path | None) -> list[Case]:
 
 def run_all(stage: Stage, cases: Sequence[Case], size: int) -> Iterator[None]:
     """Each case once, and those whose point was not reached twice more. Gives way after each batch."""
-    for tries in range(3):
+    for tries in range(_TRIES):
         todo = [case for case in cases if not case.hit]
         for case in todo:
             case.move_on(tries)
         for batch in batches(todo, size):
-            seconds = run(stage, batch)
-            hit, wrong = sum(case.hit for case in batch), sum(bool(case.wrong) for case in batch)
-            print(f"{batch[0].scenario}: {hit} of {len(batch)} reached, {wrong} wrong, {seconds:.0f} s", flush=True)
+            _tell(batch, run(stage, batch))
             yield
+
+
+def run_repeated(stage: Stage, cases: Sequence[Case], size: int) -> Iterator[None]:
+    """The same for cases that come in turn."""
+    for _ in range(_TRIES):
+        for batch in turns([case for case in cases if not case.hit], size):
+            _tell(batch, run_in_turn(stage, batch))
+            yield
+
+
+def _tell(batch: Sequence[Case], seconds: float) -> None:
+    hit, wrong = sum(case.hit for case in batch), sum(bool(case.wrong) for case in batch)
+    print(f"{batch[0].scenario}: {hit} of {len(batch)} reached, {wrong} wrong, {seconds:.0f} s", flush=True)
 
 
 if __name__ == "__main__":

@@ -16,13 +16,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from threading import Barrier
 
-from app.domain.tags import ATTEMPT, LEASE
+from app.domain.tags import ATTEMPT, BATCH, LEASE, TENANT
 from app.local.waiting import wait_until
 from tests.crash_matrix.scenarios import BREAKS_OFF, ENDED, SCENARIOS, Arm, Group
 from tests.e2e.cloud import Cloud
 from tests.e2e.people import Operator, Tenant
 from tests.e2e.stack import Stack
-from tests.e2e.truth import differences
+from tests.e2e.truth import differences, launched_together
 from workers.failpoints.actions import HIT, RESUMED, TRACE, Action, arm
 
 HANG_SECONDS = 12.0
@@ -56,12 +56,14 @@ class Place:
 class Case:
     """One point, one cloud, one action. `wrong`: what the truth says against it.
 
-    `over`: a late answer arrives when its lease has ended, else when another worker has let it rest.
+    `over`: a late answer arrives when its lease has ended, else when another worker has let it rest. `number`: of a repeated
+    case, from 1.
     """
 
     place: Place
     action: Action
     over: bool = False
+    number: int = 0
     hit: bool = False
     wrong: list[str] = field(default_factory=list)
 
@@ -75,7 +77,8 @@ class Case:
 
     @property
     def name(self) -> str:
-        return f"{self.place.point} {self.action} {self.place.provider}"
+        numbered = f" #{self.number}" if self.number else ""
+        return f"{self.place.point} {self.action} {self.place.provider}{numbered}"
 
 
 @dataclass(frozen=True)
@@ -222,10 +225,10 @@ def run(stage: Stage, batch: Sequence[Case]) -> float:
             play({one: [f"{one} {before}"] for one in stage.clouds}, None)
         late = [flags[label] for label, case in labelled.items() if case.action is Action.LATE]
         wait_until(lambda: all(map(_has_gone_on, late)), timeout=LATE_SECONDS)
-        _judge(stage, tenant, labelled, groups)
+        judge(stage, tenant, labelled, groups)
     for label, case in labelled.items():
         case.hit = _counts(flags[label], case.action)
-    _disarm(stage.folder)
+    disarm(stage.folder)
     return time.monotonic() - began
 
 
@@ -253,13 +256,14 @@ def _names(clouds: Iterable[str], with_lease: Mapping[str, str]) -> dict[str, Se
     }
 
 
-def _disarm(folder: Path) -> None:
+def disarm(folder: Path) -> None:
+    """No point is armed any more."""
     for file in folder.iterdir():
         if file.name != TRACE:
             file.unlink(missing_ok=True)
 
 
-def _judge(stage: Stage, tenant: Tenant, labelled: Mapping[str, Case], groups: Sequence[Group]) -> None:
+def judge(stage: Stage, tenant: Tenant, labelled: Mapping[str, Case], groups: Sequence[Group]) -> None:
     """Each case by its own lease; what cannot be told apart is held against all of them."""
 
     def found() -> list[str]:
@@ -272,12 +276,19 @@ def _judge(stage: Stage, tenant: Tenant, labelled: Mapping[str, Case], groups: S
         *found(),
         *(f"quota: {resource} {used}" for resource, used in tenant.used().items()),
         *(f"leftover: {thing}" for thing in stage.cloud.resources_of_tenant(tenant.id)),
+        *(f"twin: {vm_id} is in a batch and belongs to no attempt" for vm_id in _beyond_slots(stage, tenant)),
     ]
     leases = {label: lease_id for group in groups for label, lease_id in group.leases.items()}
     states = {lease["id"]: lease["state"] for lease in tenant.leases()}
     for label, case in labelled.items():
         lease_id = leases.get(label)
         case.wrong += [*shared, *(_wrong(stage.cloud, lease_id, states.get(lease_id, "lost")) if lease_id else ())]
+
+
+def _beyond_slots(stage: Stage, tenant: Tenant) -> list[str]:
+    """VMs that a call for several VMs made beyond those of its slots, alive or ended."""
+    slots = launched_together(stage.stack.credentials.database_url)
+    return [vm["id"] for vm in stage.cloud.vms(TENANT, tenant.id) if BATCH in vm["tags"] and vm["id"] not in slots]
 
 
 def _wrong(cloud: Cloud, lease_id: str, state: str) -> list[str]:

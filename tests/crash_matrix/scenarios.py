@@ -179,6 +179,13 @@ def held_up(group: Group, arm: Arm | None) -> None:
     group.release()
 
 
+def launched_together(group: Group, arm: Arm | None) -> None:
+    """Each with company, and the cloud answers every call."""
+    group.create(arm, company=3)
+    group.until("active")
+    group.release()
+
+
 def together(group: Group, arm: Arm | None) -> None:
     """Each with company: the answers to their create calls are lost at first."""
     operation = BATCHES.get(group.provider, LAUNCH[group.provider])
@@ -426,6 +433,7 @@ SCENARIOS: Mapping[str, Play] = {
     play.__name__: play
     for play in (
         life,
+        launched_together,
         together,
         together_in_part,
         together_throttled,

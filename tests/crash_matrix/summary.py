@@ -10,6 +10,8 @@ from tests.crash_matrix.matrix import Case, Place
 from tests.crash_matrix.unreached import REASONS
 from workers.failpoints.points import names
 
+_KINDS = {"twin": "twins", "orphan": "orphans", "stuck": "stuck", "quota": "quota lost"}
+"""How a line of `Case.wrong` begins, and its column."""
 _SHOWN = 10
 """So many wrong cases are named in the table; the file has all of them."""
 
@@ -20,6 +22,7 @@ def described(places: Collection[Place], cases: Sequence[Case], seconds: float) 
     wrong = [case for case in cases if case.wrong]
     kinds = Counter(line.partition(":")[0] for case in wrong for line in case.wrong)
     unreached = [name for name in names() if name not in reached]
+    again = [case for case in cases if case.number]
     return {
         "summary": {
             "machine": report.machine(),
@@ -34,6 +37,13 @@ def described(places: Collection[Place], cases: Sequence[Case], seconds: float) 
             "seconds": round(seconds),
         },
         "actions": {action: _counted([case for case in cases if case.action == action]) for action in _actions(cases)},
+        "all": _counted(cases),
+        "repeated": {
+            f"{action} at {cloud}": _counted(
+                [one for one in again if (one.action, one.place.provider) == (action, cloud)]
+            )
+            for action, cloud in sorted({(str(one.action), one.place.provider) for one in again})
+        },
         "points_not_reached": {name: REASONS.get(name.rpartition(":")[0]) for name in unreached},
         "cases": [
             {
@@ -42,6 +52,7 @@ def described(places: Collection[Place], cases: Sequence[Case], seconds: float) 
                 "action": case.action,
                 "scenario": case.scenario,
                 "over": case.over,
+                "number": case.number,
                 "hit": case.hit,
                 "wrong": case.wrong,
             }
@@ -55,29 +66,34 @@ def _actions(cases: Sequence[Case]) -> list[str]:
 
 
 def _counted(cases: Sequence[Case]) -> dict[str, int]:
+    """A line that names several cases counts once in the columns of kinds."""
+    lines = {line for case in cases for line in case.wrong}
     return {
         "cases": len(cases),
         "reached": sum(case.hit for case in cases),
         "wrong": sum(bool(case.wrong) for case in cases),
+        **{column: sum(line.startswith(kind) for line in lines) for kind, column in _KINDS.items()},
     }
 
 
 def table(document: Mapping[str, Any], file: Path) -> str:
     """A screen of text. The rest is in `file`."""
     summary = document["summary"]
-    total = {"cases": summary["cases"], "reached": summary["hit"], "wrong": summary["wrong"]}
-    rows = [*document["actions"].items(), ("all", total)]
+    rows = [*(document["repeated"] or document["actions"]).items(), ("all", document["all"])]
     wrong = [case for case in document["cases"] if case["wrong"]]
     named = [f"  {case['point']} {case['action']} {case['cloud']}: {case['wrong'][0]}" for case in wrong[:_SHOWN]]
     unreached: Mapping[str, str | None] = document["points_not_reached"]
-    unexplained = [f"  {name}" for name, reason in unreached.items() if reason is None]
-    known = f"{summary['points_reached']} of {summary['points']} failpoints have a scenario at these clouds"
+    unexplained = [f"  {name}" for name, reason in unreached.items() if reason is None and not document["repeated"]]
+    known = (
+        f"{summary['points_reached']} of {summary['points']} failpoints have a scenario at these clouds, "
+        f"{len(unreached) - len(unexplained)} a reason for having none, {len(unexplained)} neither."
+    )
     return "\n".join(
         [
-            f"{'action':<14} {'cases':>6} {'reached':>8} {'wrong':>6}",
-            *(f"{name:<14} {row['cases']:>6} {row['reached']:>8} {row['wrong']:>6}" for name, row in rows),
+            f"{'action':<18} {' '.join(f'{column:>10}' for column in document['all'])}",
+            *(f"{name:<18} {' '.join(f'{number:>10}' for number in row.values())}" for name, row in rows),
             "",
-            f"{known}, {len(unreached) - len(unexplained)} a reason for having none, {len(unexplained)} neither.",
+            *([] if document["repeated"] else [known]),
             *unexplained,
             *([f"Wrong, the first {len(named)} of {len(wrong)}:", *named] if wrong else []),
             f"{summary['seconds']} s. Evidence, case by case: {file}",

@@ -1,7 +1,7 @@
 """Those who use the stack over HTTP: a tenant and the operator. Documents are JSON as the API answers it."""
 
 import uuid
-from collections.abc import Container, Iterable
+from collections.abc import Callable, Container, Iterable
 from typing import Any, Self
 
 import httpx
@@ -14,6 +14,8 @@ Json = dict[str, Any]
 
 ONE_A10G: Json = {"gpu": {"model": "A10G", "count": 1}, "market": "on_demand", "ttl_seconds": 3600}
 TURNED_AWAY = (409, 429, 503)
+GROUP_REFUSALS = frozenset({"group_ending", "quota_exceeded", "conflict", "budget_exceeded"})
+"""Codes of a change of a group that is refused for what the group or its tenant is."""
 
 
 class Person:
@@ -77,19 +79,28 @@ class Tenant(Person):
 
         `refusals`: codes that are answers too.
         """
-        answers: list[httpx.Response] = []
+        return _until_answered(lambda: self.ask(wish, key), refusals)
 
-        def asked() -> bool:
-            try:
-                answer = self.ask(wish, key)
-            except httpx.TransportError:
-                return False
-            if answer.status_code not in TURNED_AWAY or answer.json()["code"] in refusals:
-                answers.append(answer)
-            return bool(answers)
+    def create_group_at_any_rate(self, wish: Json, key: str) -> Json:
+        """The new group with its members, asked for again under the same key while the API is away or busy."""
+        headers = {"Idempotency-Key": key}
+        post = lambda: self.http.post("/v1/groups", json=wish, headers=headers)  # noqa: E731 - a call to be repeated
+        return _document(_until_answered(post, refusals=frozenset()))
 
-        assert wait_until(asked, timeout=PATIENCE, poll=0.2), "the API did not come back"
-        return answers[0]
+    def change_group_at_any_rate(self, group_id: str, size: int | None) -> httpx.Response:
+        """The answer to a new size, or to a release (None), asked for again while the API is away or busy."""
+        path = f"/v1/groups/{group_id}"
+        call = (
+            (lambda: self.http.delete(path)) if size is None else (lambda: self.http.patch(path, json={"size": size}))
+        )
+        return _until_answered(call, refusals=GROUP_REFUSALS)
+
+    def group(self, group_id: str) -> Json:
+        return self.get(f"/v1/groups/{group_id}")
+
+    def groups(self, *states: str) -> list[Json]:
+        """Groups without their members."""
+        return self.items("/v1/groups", state=list(states))
 
     def plan(self, wish: Json) -> Json:
         return _document(self.http.post("/v1/leases/plan", json=wish))
@@ -180,6 +191,12 @@ class Operator(Person):
     def orphans(self, *, gone: bool = False) -> list[Json]:
         return self.items("/v1/ops/orphans", gone=str(gone).lower())
 
+    def end_orphan(self, orphan_id: str) -> None:
+        """Ends a VM that belongs to no lease. One that has ended meanwhile is as good."""
+        answer = self.http.post(f"/v1/ops/orphans/{orphan_id}/end")
+        if answer.status_code not in (httpx.codes.NOT_FOUND, httpx.codes.CONFLICT):
+            answer.raise_for_status()
+
     def adopt(self) -> int:
         """How many VMs are to be adopted."""
         return int(_document(self.http.post("/v1/ops/adopt"))["requested"])
@@ -192,6 +209,23 @@ class Operator(Person):
 
     def _post(self, path: str, body: Json) -> Json:
         return _document(self.http.post(path, json=body))
+
+
+def _until_answered(call: Callable[[], httpx.Response], refusals: Container[str]) -> httpx.Response:
+    """The first answer of the API that is not to be repeated. `refusals`: codes that are answers too."""
+    answers: list[httpx.Response] = []
+
+    def answered() -> bool:
+        try:
+            answer = call()
+        except httpx.TransportError:
+            return False
+        if answer.status_code not in TURNED_AWAY or answer.json()["code"] in refusals:
+            answers.append(answer)
+        return bool(answers)
+
+    assert wait_until(answered, timeout=PATIENCE, poll=0.2), "the API did not come back"
+    return answers[0]
 
 
 def _document(answer: httpx.Response) -> Json:

@@ -21,7 +21,7 @@ def differences(
     that had ended before the database lost commits. A lease whose launch and release were lost is launched anew.
     """
     shown = [vm for vm in cloud.vms() if LEASE in vm["tags"] or BATCH in vm["tags"]]
-    slots = _slots(database_url)
+    slots = launched_together(database_url)
     ours = [_labelled(vm, slots) for vm in shown]
     leases = operator.items("/v1/leases", state=["!terminal"])
     return [
@@ -32,7 +32,7 @@ def differences(
     ]
 
 
-def _slots(database_url: str) -> dict[str, tuple[str, int]]:
+def launched_together(database_url: str) -> dict[str, tuple[str, int]]:
     """Lease and attempt by the cloud's own id, of VMs that were launched together."""
     engine = create_engine(sync_url(database_url), poolclass=NullPool)
     with engine.begin() as connection:

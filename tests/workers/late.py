@@ -57,7 +57,8 @@ class Scripted:
     def connect(self, account: AccountSettings, settings: Settings) -> AwsProvider:
         assert isinstance(account, AwsAccount)
         provider = AwsProvider(account, settings)
-        for name in ("identity", "image", "launch", "find", "leftovers", "get", "terminate", "reboot", "set_deadline"):
+        names = ("identity", "image", "launch", "launch_batch", "find", "leftovers", "get", "terminate", "reboot")
+        for name in (*names, "set_deadline"):
             setattr(provider, name, self._scripted(name, getattr(provider, name)))
         return provider
 

@@ -17,12 +17,14 @@ from app.db.tenancy import commitments, quotas
 from app.domain import placed, tags
 from app.domain.error_kinds import ErrorKind
 from app.domain.events import LeaseAdopted
+from app.domain.ids import GroupId
 from app.domain.lease_requests import LeaseRequest
 from app.domain.leases import TERMINAL, LeaseState
 from app.domain.offerings import MarketWish
 from app.domain.quotas import GPUS, LEASES, MODEL_PREFIX, SPEND_PER_HOUR, Amounts
 from app.domain.tags import OwnerTags
 from app.domain.tokens import launch_token
+from workers.groups.restored import OtherPoolError, rejoin_pool
 from workers.runtime import Runtime
 
 log = structlog.get_logger(__name__)
@@ -79,6 +81,7 @@ def _join(connection: Connection, row: Row[Any], owner: OwnerTags, event: NewEve
     connection.execute(*locked([owner.lease_id]))
     lease = connection.execute(statements.existing_lease(owner.lease_id)).one()
     _check_joins(lease, owner)
+    pool = _pool_of_member(connection, row, lease)
     to = LeaseState.PROVISIONING if lease.state == LeaseState.QUEUED else None
     values = {
         "attempts_count": owner.n,
@@ -95,11 +98,24 @@ def _join(connection: Connection, row: Row[Any], owner: OwnerTags, event: NewEve
         "deadline_applied": owner.deadline_at,
         "slot_bucket": None,
         "slot_at": None,
+        **pool,
         **WAKE,
     }
     connection.execute(*write(owner.lease_id, event, to=to, values=values))
     connection.execute(quotas.release(owner.lease_id))
     return int(lease.attempts_count)
+
+
+def _pool_of_member(connection: Connection, row: Row[Any], lease: Row[Any]) -> dict[str, Any]:
+    """Columns of a member of a group, which launches in one pool at a time. A member that leaves its pool ends the VM."""
+    if lease.group_id is None or lease.group_retreat:
+        return {}
+    try:
+        pool = rejoin_pool(connection, GroupId(lease.group_id), _where(row))
+    except OtherPoolError:
+        msg = f"its group {lease.group_id} forms in another pool: end this VM"
+        raise _CannotAdoptError(msg) from None
+    return {} if pool is None else {"group_pool": pool.as_json()}
 
 
 def _check_joins(lease: Row[Any], owner: OwnerTags) -> None:

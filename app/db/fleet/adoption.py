@@ -44,14 +44,14 @@ def rebuild_lease(values: Mapping[str, Any]) -> Executable:
 
 
 def existing_lease(lease_id: LeaseId) -> Select[Any]:
-    """(tenant_id, state, attempts_count, live: number of the attempt that is under way, or None)."""
+    """(tenant_id, state, attempts_count, group_id, group_retreat, live: the attempt that is under way, or None)."""
     live = (
         select(func.max(attempt.c.n))
         .where(attempt.c.lease_id == lease.c.id, attempt.c.state.in_([str(state) for state in LIVE_ATTEMPT]))
         .scalar_subquery()
     )
-    columns = (lease.c.tenant_id, lease.c.state, lease.c.attempts_count, live.label("live"))
-    return select(*columns).where(lease.c.id == lease_id)
+    names = ("tenant_id", "state", "attempts_count", "group_id", "group_retreat")
+    return select(*(lease.c[name] for name in names), live.label("live")).where(lease.c.id == lease_id)
 
 
 def rebuild_attempts(rows: list[dict[str, Any]]) -> Insert:

@@ -24,18 +24,21 @@ def test_a_group_launches_together_and_becomes_active(groups: GroupFleet) -> Non
 
 
 def test_too_few_vms_are_given_back_before_the_next_pool_is_tried(groups: GroupFleet) -> None:
-    group_id = groups.create(4, lease={"wait_seconds": 600})
+    group_id = groups.create(8, lease={"wait_seconds": 600})
     groups.fleet.step()
     first = groups.group(group_id).pool["zone"]
-    groups.fleet.sim.capacity(3, zone=first, instance_type="g5.xlarge")
-    groups.drive(lambda: groups.vms() == 3)
+    groups.fleet.sim.capacity(7, zone=first, instance_type="g5.xlarge")
+    groups.drive(lambda: groups.vms() == 7)
     assert groups.group(group_id).state == "forming"
     groups.time_out(group_id)
+    groups.drive(lambda: groups.group(group_id).state == "queued")
+    groups.drive(lambda: groups.group(group_id).state == "forming")
+    assert groups.vms() == 0, "nothing is held when another pool is tried"
     group = groups.drive_to(group_id, "active")
     assert [entry["zone"] for entry in group.pools_tried] == [first]
     assert group.pool["zone"] != first
     assert groups.events(group_id) == ["forming", "pool_failed", "forming", "active"]
-    assert groups.vms() == 4
+    assert groups.vms() == 8
     assert {vm["zone"] for vm in groups.fleet.vms()} == {group.pool["zone"]}
     assert {reason for zone, reason, *_ in groups.fleet.cooling() if zone == first} == {"no_capacity"}
 

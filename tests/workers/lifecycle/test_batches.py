@@ -1,6 +1,7 @@
 """Leases of one tenant that want the same VM are launched with one create call."""
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -15,8 +16,9 @@ from app.domain.ids import TenantId
 from app.domain.tokens import agent_hash, host_key_hash, slot_token
 from cloudsim.user_data import cloud_configs
 from tests.workers.fleet import ACCOUNT, REGION, Fleet
+from tests.workers.late import LOST, Answer, Scripted, Stall
 from workers.providers.aws.adapter import AwsProvider
-from workers.providers.errors import InvalidSpec
+from workers.providers.errors import InsufficientCapacity, InvalidSpec, Throttled
 from workers.providers.types import BatchLaunched, LaunchSpec, Params
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIHPBLvpGMa8Ck+CZFsl3sHC4vtX5kV3fMw9vMkKPmXYT"
@@ -97,15 +99,11 @@ def test_one_of_them_takes_a_slot_of_the_rate_for_all(make_fleet: Callable[..., 
     use_up(fleet)
     leases = created(fleet, 5)
     fleet.step()
-    slots = [fleet.lease(lease_id).slot_at for lease_id in leases]
-    (slot,) = [at for at in slots if at is not None]
+    (leader,) = leaders(fleet, leases)
+    slot = fleet.lease(leader).slot_at
     assert min(fleet.lease(lease_id).next_due for lease_id in leases) == slot
     assert states(fleet, leases) == [["planned"]] * 5
-    leader = leases[slots.index(slot)]
-    fleet.runtime.database.run(
-        update(lease).where(lease.c.id == leader).values(slot_at=func.now(), next_due=func.now())
-    )
-    fleet.step()
+    let_send(fleet, leader)
     assert states(fleet, leases) == [["known"]] * 5
     assert (fleet.runs(), [fleet.lease(lease_id).slot_at for lease_id in leases]) == (1, [None] * 5)
 
@@ -114,6 +112,18 @@ def use_up(fleet: Fleet) -> None:
     """So much has been launched that a call has to wait for a while."""
     values = {"name": f"{ACCOUNT}/{REGION}/launch", "next_free": func.now() + timedelta(seconds=60)}
     fleet.runtime.database.run(provider_bucket.insert().values(**values))
+
+
+def leaders(fleet: Fleet, leases: list[Any]) -> list[Any]:
+    """The leases that have a slot of the rate, each for the call of a batch."""
+    return [lease_id for lease_id in leases if fleet.lease(lease_id).slot_at is not None]
+
+
+def let_send(fleet: Fleet, leader: Any) -> None:
+    """The slot of a leader comes."""
+    now = {"slot_at": func.now(), "next_due": func.now()}
+    fleet.runtime.database.run(update(lease).where(lease.c.id == leader).values(now))
+    fleet.step()
 
 
 def test_a_leader_that_is_gone_is_replaced(fleet: Fleet) -> None:
@@ -164,6 +174,36 @@ def test_a_part_of_the_vms_starts_and_the_other_leases_go_elsewhere(fleet: Fleet
     assert fleet.used()["gpus"] == 5
 
 
+def test_seven_of_a_hundred_vms_start_and_the_others_are_refused(make_fleet: Callable[..., Fleet]) -> None:
+    fleet = make_fleet(provider_rate_limits=True)
+    use_up(fleet)
+    leases = planned_together(fleet, 100)
+    fleet.sim.fault("RunInstances", "partial", times=1, count=7)
+    let_send(fleet, leaders(fleet, leases)[0])
+    assert Counter(one[0] for one in states(fleet, leases)) == {"known": 7, "refused": 93}
+    assert (fleet.runs(), len(fleet.sim.instances())) == (1, 7)
+    known = [one for one in leases if fleet.attempts(one)[0].state == "known"]
+    assert {fleet.attempts(one)[0].instance_id for one in known} == {vm["id"] for vm in fleet.vms()}
+
+
+def test_a_vm_of_a_slot_that_was_not_sent_belongs_to_no_lease(make_fleet: Callable[..., Fleet]) -> None:
+    """The answer gives one VM the index of a slot that the batch does not have. Its lease finds it by a listing."""
+
+    class WrongIndex(AwsProvider):
+        def launch_batch(self, region: str, params: Params) -> BatchLaunched:
+            launched = super().launch_batch(region, params)
+            vms = {7 if slot == 1 else slot: vm for slot, vm in launched.vms.items()}
+            return BatchLaunched(vms=vms, missing=launched.missing)
+
+    fleet = make_fleet(connect_account=WrongIndex)
+    leases = planned_together(fleet, 3)
+    send_batch(fleet)
+    assert sorted(states(fleet, leases)) == [["known"], ["known"], ["sent"]]
+    drive_all(fleet, leases, "active")
+    assert each_vm_is_in_its_slot(fleet, leases)
+    assert (len(fleet.sim.instances()), fleet.orphans()) == (3, [])
+
+
 def test_the_order_of_the_answer_does_not_matter(fleet: Fleet) -> None:
     fleet.sim.fault("RunInstances", "shuffle", times=1)
     leases = planned_together(fleet, 4)
@@ -203,6 +243,20 @@ def test_after_throttling_the_attempts_are_planned_again_for_any_call(fleet: Fle
     fleet.drive_to(leases[0], "released")
     assert len(fleet.vms()) == 2
     assert {batch.slots for batch in batches(fleet)} == {2, 3}
+
+
+def test_a_throttled_second_batch_waits_and_the_first_one_runs(make_fleet: Callable[..., Fleet]) -> None:
+    fleet = make_fleet(provider_rate_limits=True, launch_batch=3)
+    use_up(fleet)
+    leases = planned_together(fleet, 6)
+    first, second = leaders(fleet, leases)
+    let_send(fleet, first)
+    fleet.sim.fault("RunInstances", "throttle", times=1)
+    let_send(fleet, second)
+    assert sorted(one[0] for one in states(fleet, leases)) == ["known"] * 3 + ["planned"] * 3
+    fleet.runtime.database.run(provider_bucket.delete())
+    drive_all(fleet, leases, "active")
+    assert (len(fleet.sim.instances()), [len(one) for one in states(fleet, leases)]) == (6, [1] * 6)
 
 
 def test_a_lost_answer_is_repeated_with_the_same_token(make_fleet: Callable[..., Fleet]) -> None:
@@ -298,6 +352,38 @@ def test_a_part_of_the_vms_after_a_kill(make_fleet: Callable[..., Fleet]) -> Non
     second.drive(lambda: sorted(one[0] for one in states(second, leases)) == ["known"] * 2 + ["refused"] * 3)
     drive_all(second, leases, "active")
     assert len(second.sim.instances()) == 5
+
+
+LATE: dict[str, Answer] = {
+    "with the VMs": Answer(),
+    "as a refusal": Answer(InsufficientCapacity("none left", code="InsufficientInstanceCapacity")),
+    "as throttled": Answer(Throttled("slow down", code="RequestLimitExceeded")),
+    "as lost": Answer(LOST, sent=True),
+}
+"""How a call ends that stalls before its request leaves, while another worker makes the same call."""
+
+
+@pytest.mark.parametrize("ends", LATE)
+def test_an_answer_that_comes_after_another_worker_took_over_changes_nothing(
+    make_fleet: Callable[..., Fleet], ends: str
+) -> None:
+    scripted = Scripted()
+    first, second = make_fleet(connect_account=scripted.connect), make_fleet()
+    leases = planned_together(first, 3)
+    before: list[Any] = []
+
+    def take_over() -> None:
+        values = {"held_until": func.now() - timedelta(seconds=1), "next_due": func.now()}
+        first.runtime.database.run(update(lease).where(lease.c.id.in_(leases)).values(values))
+        first.runtime.database.run(update(attempt).values(retry_at=None))
+        drive_all(second, leases, "active")
+        before.extend(second.attempts(lease_id) for lease_id in leases)
+
+    scripted.script["launch_batch"] = [Stall(LATE[ends], take_over)]
+    first.drive(lambda: bool(before))
+    assert [second.attempts(lease_id) for lease_id in leases] == before
+    assert [len(rows) for rows in before] == [1] * 3
+    assert (len(second.sim.instances()), second.orphans(), second.used()["gpus"]) == (3, [], 3)
 
 
 def test_a_lease_released_before_the_call_is_left_out(fleet: Fleet) -> None:

@@ -1,0 +1,96 @@
+"""One point many times: each case arms it for whoever reaches it next, and asks for four leases at once, or a group of four.
+
+Cases come one after the other, while the leases of earlier ones recover. So hardly any kill takes another case with it.
+"""
+
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from secrets import token_hex
+
+from app.local.waiting import wait_until
+from tests.crash_matrix.matrix import HANG_SECONDS, Case, Place, Stage, disarm, judge
+from tests.crash_matrix.scenarios import TYPES, Group
+from tests.e2e.cloud import Json
+from workers.failpoints.actions import Action, arm
+
+TOGETHER = 4
+"""Leases of a case."""
+_TURN_SECONDS = 15.0
+"""A point that nobody has reached after so long is disarmed, and the case is tried again."""
+_GPUS = 100_000
+
+
+def repeated(points: Sequence[str], clouds: Sequence[str], actions: Sequence[Action], count: int) -> list[Case]:
+    """`count` cases of each of the points at each cloud with each action. An answer cannot be late here."""
+    return [
+        Case(Place("in turn", point, cloud, of_lease=True), action, number=number + 1)
+        for cloud in clouds
+        for point in points
+        for action in actions
+        if action is not Action.LATE
+        for number in range(count)
+    ]
+
+
+def turns(cases: Sequence[Case], size: int) -> Iterator[list[Case]]:
+    """Cases of one cloud that one tenant lives through."""
+    for cloud in dict.fromkeys(case.place.provider for case in cases):
+        there = [case for case in cases if case.place.provider == cloud]
+        yield from (there[start : start + size] for start in range(0, len(there), size))
+
+
+def run_in_turn(stage: Stage, batch: Sequence[Case]) -> float:
+    """Runs the cases and judges them. Answers the seconds it took."""
+    began = time.monotonic()
+    stage = replace(stage, clouds=[batch[0].place.provider])
+    labelled = {f"case {number}": case for number, case in enumerate(batch)}
+    with stage.operator.tenant(f"in turn {token_hex(4)}", _GPUS) as tenant:
+        (group,) = stage.groups(tenant, {stage.clouds[0]: ()}, lambda: 0)
+        group.ready()
+        for label, case in labelled.items():
+            case.hit = _turn(stage, group, label, case)
+        group.until("active")
+        group.release()
+        judge(stage, tenant, labelled, [group])
+    disarm(stage.folder)
+    return time.monotonic() - began
+
+
+def _turn(stage: Stage, group: Group, label: str, case: Case) -> bool:
+    flag = arm(stage.folder, case.place.point, case.action, seconds=HANG_SECONDS)
+    (_ask_at_once if case.number % 2 else _ask_for_group)(group, label)
+    wait_until(flag.exists, timeout=_TURN_SECONDS, poll=0.05)
+    disarm_one = stage.folder / case.place.point
+    disarm_one.unlink(missing_ok=True)
+    hit = flag.exists()
+    flag.unlink(missing_ok=True)
+    return hit
+
+
+def _ask_at_once(group: Group, label: str) -> None:
+    """Leases that are asked for at the same time, so that they are launched together."""
+    body = {**_wish(group), "labels": {"case": label.rpartition(" ")[2]}}
+    names = [label, *(f"{label} with {other}" for other in range(1, TOGETHER))]
+    with ThreadPoolExecutor(TOGETHER) as asking:
+        made = asking.map(lambda name: group.tenant.create({**body, "name": name}), names)
+    group.leases |= dict(zip(names, made, strict=True))
+
+
+def _ask_for_group(group: Group, label: str) -> None:
+    name = f"group-{token_hex(4)}"
+    wish = {"name": name, "size": TOGETHER, "placement": "same_zone", "lease": {**_wish(group), "wait_seconds": 600}}
+    members = group.tenant.create_group_at_any_rate(wish, name)["members"]
+    for member in members:
+        key = label if member["rank"] == 0 else f"{label} {member['rank']}"
+        group.leases[key] = str(member["lease_id"])
+
+
+def _wish(group: Group) -> Json:
+    return {
+        "instance_types": [TYPES[group.provider]],
+        "providers": [group.provider],
+        "market": "on_demand",
+        "ttl_seconds": 3600,
+    }
