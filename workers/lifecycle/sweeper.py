@@ -15,7 +15,6 @@ from workers.lifecycle.reconciler import Reconciler
 from workers.loop import Loop
 from workers.runtime import Runtime
 
-
 _COHORT_SHARE = 4
 _COHORT_SECONDS = 0.02
 """How long a sweep waits for each further place, until a quarter of the threads is free."""
