@@ -31,7 +31,7 @@ _REJECTED = text(
     """
     SELECT e.lease_id, a.account, a.instance_id, next.n IS NOT NULL AS goes_on, l.reason->>'code' AS code,
            (a.region, a.zone, a.instance_type, a.market) = (next.region, next.zone, next.instance_type, next.market)
-           AND a.account = next.account AND next.created_at < a.ended_at + interval '5 seconds' AS again
+           AND l.group_id IS NULL AND a.account = next.account AND next.created_at < a.ended_at + interval '5 seconds' AS again
     FROM event e JOIN lease l ON l.id = e.lease_id
     JOIN attempt a ON a.lease_id = e.lease_id AND a.n = (e.data->>'n')::int
     LEFT JOIN attempt next ON next.lease_id = a.lease_id AND next.n = a.n + 1
@@ -105,7 +105,10 @@ class GpuPromises:
         raise Violation(f"{machine.id} is ended while {owner.lease_id} wants it")
 
     def settle(self) -> None:
-        """Leases that ended for idleness were idle; those whose VM was rejected went on elsewhere, or had come to an end."""
+        """Leases that ended for idleness were idle; those whose VM was rejected went on elsewhere, or had come to an end.
+
+        A member of a group has no other place than its group's pool: it goes on there once the cool-off is over.
+        """
         for row in self._rows(_ENDED_IDLE):
             self._check_idle_end(row)
         for row in self._rows(_REJECTED):
