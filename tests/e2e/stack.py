@@ -7,7 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -73,7 +73,8 @@ class Stack:
         found = (process for process in processes_of(self._home) if _is_supervised(process))
         doomed = [process for process in found if _program(process) in programs]
         for process in doomed:
-            process.kill()
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
         psutil.wait_procs(doomed, timeout=PATIENCE)
         return len(doomed)
 
