@@ -29,11 +29,15 @@ def set_back(groups: GroupFleet, group_id: GroupId, **pool: object) -> None:
     groups.set(group_id, state=state, pool=pool or None, pool_started_at=start, formed_at=None)
 
 
-def adopt_and_resume(groups: GroupFleet) -> None:
+def adopt(groups: GroupFleet) -> None:
     take_inventory(groups.fleet.runtime, ACCOUNT, REGION)
     assert groups.fleet.hold() is not None
     groups.fleet.adopt()
     take_inventory(groups.fleet.runtime, ACCOUNT, REGION)
+
+
+def adopt_and_resume(groups: GroupFleet) -> None:
+    adopt(groups)
     groups.fleet.resume()
 
 
@@ -68,14 +72,19 @@ def test_a_vm_outside_of_the_pool_is_not_adopted(groups: GroupFleet) -> None:
     group_id, _ = formed(groups, 2)
     pool = groups.group(group_id).pool
     other = {**pool, "zone": next(f"{REGION}{zone}" for zone in "ab" if f"{REGION}{zone}" != pool["zone"])}
+    lost = [vm["id"] for vm in groups.fleet.vms()]
     set_back(groups, group_id, **other)
-    adopt_and_resume(groups)
-    assert {str(orphan.adopt_error).partition(":")[0] for orphan in groups.fleet.orphans()} == {
-        f"its group {group_id} forms in another pool"
+    adopt(groups)
+    assert {str(orphan.adopt_error) for orphan in groups.fleet.orphans()} == {
+        f"its group {group_id} forms in another pool: end this VM"
     }
     assert groups.vms() == 2
+    for vm_id in lost:
+        groups.fleet.sim.stop(vm_id)
+    groups.fleet.observe()
+    groups.fleet.resume()
     group = groups.drive_to(group_id, "active")
-    assert (group.pool, groups.vms()) == (other, 4)
+    assert (group.pool, groups.vms()) == (other, 2)
 
 
 def test_a_lost_group_leaves_single_leases(groups: GroupFleet) -> None:
