@@ -81,6 +81,7 @@ def test_a_vm_outside_of_the_pool_is_not_adopted(groups: GroupFleet) -> None:
     assert groups.vms() == 2
     for vm_id in lost:
         groups.fleet.sim.stop(vm_id)
+    groups.fleet.wait_for(lambda: all(vm["ended_at"] for vm in groups.fleet.sim.instances()))
     groups.fleet.observe()
     groups.fleet.resume()
     group = groups.drive_to(group_id, "active")
