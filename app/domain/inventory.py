@@ -132,9 +132,13 @@ class Findings:
     def lost_rows(self, shown_before: Collection[str]) -> list[Key | None]:
         """The keys of VMs without a row, or with only a row from before their launch: the database has lost rows.
 
-        Leaves out the lost VMs that were `shown_before`.
+        Leaves out the lost VMs that were `shown_before`, and the VMs that have ended since.
         """
-        unsent = [row.key for row, _ in self.found if row.state is AttemptState.PLANNED]
+        unsent = [
+            row.key
+            for row, seen in self.found
+            if row.state is AttemptState.PLANNED and (seen.state in ALIVE or seen.vm_id not in shown_before)
+        ]
         return [*(seen.key for seen in self.lost if seen.vm_id not in shown_before), *unsent]
 
 

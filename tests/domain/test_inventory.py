@@ -151,6 +151,13 @@ def test_a_vm_of_an_attempt_that_was_never_sent_proves_lost_rows() -> None:
         assert not look([row(state)], seen()).lost_rows(shown_before=())
 
 
+def test_a_vm_that_was_shown_and_has_ended_since_proves_nothing_new() -> None:
+    ended = look([row(A.PLANNED)], replace(seen(), state=VmState.GONE))
+    assert ended.lost_rows(shown_before=()) == [KEY]
+    assert ended.lost_rows(shown_before={"i-1"}) == []
+    assert look([row(A.PLANNED)], seen()).lost_rows(shown_before={"i-1"}) == [KEY], "it runs"
+
+
 @pytest.mark.parametrize("identity", COPIES)
 def test_a_copy_is_never_an_attempts_vm_and_never_doomed_without_its_grace(identity: str | None) -> None:
     for one, vm in cases():

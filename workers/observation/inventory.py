@@ -133,7 +133,8 @@ def _hold_for_lost_rows(runtime: Runtime, account: str, region: str, findings: F
     """
     if not findings.lost_rows(shown_before=()):
         return
-    shown = runtime.database.all(statements.lost_before(account, region, [seen.vm_id for seen in findings.lost]))
+    vm_ids = [seen.vm_id for seen in (*findings.lost, *(seen for _, seen in findings.found))]
+    shown = runtime.database.all(statements.lost_before(account, region, vm_ids))
     before = {row.instance_id for row in shown}
     hold_for_lost_rows(runtime.database, findings.lost_rows(before))
 
