@@ -1,6 +1,6 @@
 """The program with one part of its protocol broken: what the simulation must notice."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
 from itertools import count
@@ -12,7 +12,6 @@ from sqlalchemy import text
 
 from app.db.events.events import NewEvent
 from app.db.fleet.inventory import Observed
-from app.db.groups import coordination
 from app.db.leases import attempts, claims, transitions
 from app.db.leases import idleness as idleness_statements
 from app.db.operations import brakes
@@ -86,16 +85,6 @@ def the_next_pool_before_the_last_one_is_empty(patch: pytest.MonkeyPatch) -> Non
         return Elect() if waits and all(member.wanted for member in members) else step
 
     patch.setattr(coordinator, "decide_group", early)
-
-
-def members_keep_a_pool_that_has_failed(patch: pytest.MonkeyPatch) -> None:
-    """Those that wait in the queue launch there later, although their group has left the pool."""
-    retreat = coordination.retreat
-
-    def of_busy_ones(lease_ids: Iterable[LeaseId]) -> Any:
-        return retreat(lease_ids)[:1]
-
-    patch.setattr(coordination, "retreat", of_busy_ones)
 
 
 def the_call_before_its_row(patch: pytest.MonkeyPatch) -> None:
@@ -225,7 +214,6 @@ BROKEN: tuple[tuple[Break, int, dict[str, float]], ...] = (
     (slots_in_the_order_of_the_answer, 0, {"partial": 0.6, "bursts": 1.0}),
     (the_first_ready_member_forms_the_group, 1, {"groups": 1.0}),
     (the_next_pool_before_the_last_one_is_empty, 2, {"groups": 1.0, "scarce": 1.0}),
-    (members_keep_a_pool_that_has_failed, 0, {"groups": 1.0, "scarce": 1.0}),
     (the_call_before_its_row, 0, {"killed": 0.004}),
     (an_empty_listing_is_believed, 1, {"truncated": 0.2}),
     (the_next_candidate_after_a_time_out, 0, {"lost_after": 0.3}),
