@@ -78,7 +78,7 @@ def _written(
 ) -> ReturningInsert[Any]:
     guards = [lease.c.id == bindparam("lease", type_=Text), *where, *_from_sources(to)]
     if claimed:
-        guards.append(lease.c.claim_id == bindparam("claim", type_=Uuid))
+        guards.append(_is_held(bindparam("claim", type_=Uuid)))
     changed = (
         update(lease)
         .where(*guards)
@@ -88,6 +88,11 @@ def _written(
     )
     told_of = append_to_leases(changed).returning(event.c.lease_id, event.c.lease_sequence)
     return told_of if to is None else told_of.add_cte(_WOKEN)
+
+
+def _is_held(claim: ColumnElement[UUID]) -> ColumnElement[bool]:
+    """This claim holds the lease."""
+    return lease.c.claim_id == claim
 
 
 def _stamps(to: LeaseState | None) -> dict[str, Any]:
@@ -160,7 +165,7 @@ def _written_each(
     )
     changed = (
         update(lease)
-        .where(lease.c.id == row.c.id, lease.c.claim_id == row.c.claim, *where, *_from_sources(to))
+        .where(lease.c.id == row.c.id, _is_held(row.c.claim), *where, *_from_sources(to))
         .values({**_stamps(to), **setting(lease, columns), **{name: row.c[f"new_{name}"] for name in own}})
         .returning(
             lease.c.id,
