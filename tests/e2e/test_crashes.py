@@ -11,12 +11,12 @@ SAMPLE = (
     ("send.send:launch:after", Action.KILL),
     ("end.finish:commit:before", Action.KILL),
     ("send.record:commit:before", Action.POSTGRES_GONE),
-    ("end.terminate:terminate_sent:after", Action.POSTGRES_GONE),
+    ("terminate.terminate_each:terminate_sent:after", Action.POSTGRES_GONE),
 )
 
 LATE = (
     ("send.send:launch:before", True, True),
-    ("end.terminate:terminate:after", True, True),
+    ("terminate.terminate_each:terminate:after", True, True),
     ("observation.watch.watch:get:after", False, False),
 )
 """A point, whether it is one of a lease, and whether its answer waits for the end of the lease: else another worker's rest."""

@@ -94,7 +94,8 @@ class Cohort:
             if rest is not None:
                 resting |= {ctx.lease.id: _rest(ctx, rest) for ctx in leases}
         if resting:
-            self._runtime.database.run(claims.unclaim_each(list(resting.values())))
+            with structlog.contextvars.bound_contextvars(lease_ids=list(resting)):
+                self._runtime.database.run(claims.unclaim_each(list(resting.values())))
             for lease_id in resting:
                 del self._left[lease_id]
 
