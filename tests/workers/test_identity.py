@@ -77,9 +77,7 @@ def test_renewed_credentials_are_verified_once_and_go_on(fleet: Fleet, wallet: W
     before = questions(fleet)
     wallet.put(RENEWED)
     leases: list[LeaseId] = [fleet.create() for _ in range(3)]
-    while fleet.step():
-        pass
-    assert all(fleet.attempts(one)[0].state == "known" for one in leases)
+    fleet.wait_for(lambda: not fleet.step() and all(fleet.attempts(one)[0].state == "known" for one in leases))
     assert questions(fleet) == before + 1, "once for the new credentials, not once a launch"
 
 
