@@ -174,13 +174,7 @@ def running(folder: Path, *arguments: str, settings: Mapping[str, str] = Mapping
     with said.open("w") as output:
         child = subprocess.Popen(argv, cwd=ROOT, env=environment, stdout=output, stderr=output, start_new_session=True)
     try:
-<<<<<<< HEAD
-        wait_until(
-            lambda: "Ctrl-C ends" in said.read_text() or child.poll() is not None, timeout=2 * PATIENCE, poll=0.1
-        )
-=======
         wait_until(lambda: "Ctrl-C ends" in said.read_text() or child.poll() is not None, timeout=_START, poll=0.1)
->>>>>>> chaos
         assert child.poll() is None, said.read_text()
         yield Stack(home, child)
     finally:
