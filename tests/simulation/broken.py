@@ -207,6 +207,15 @@ def idle_leases_go_on(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(lifecycle, "_idle", lambda *_: None)
 
 
+_LASTING = dict.fromkeys(
+    (
+        *("no_capacity", "refused", "refused_late", "never_runs", "never_ready", "interrupted", "vanishes", "stops"),
+        *("wrong_credentials", "refused_credentials", "empty_listings", "outage", "limits_change", "prices_move"),
+    ),
+    0.0,
+)
+"""VMs start, and live as long as their leases."""
+
 BROKEN: tuple[tuple[Break, int, dict[str, float]], ...] = (
     (a_fresh_token_each_call, 0, {"lost_after": 0.3}),
     (a_fresh_token_for_each_call_of_a_batch, 3, {"lost_after": 0.3, "bursts": 1.0}),
@@ -221,7 +230,7 @@ BROKEN: tuple[tuple[Break, int, dict[str, float]], ...] = (
     (the_claim_is_not_checked, 3, {"stalled": 0.1, "refused": 0.5}),
     (tags_prove_a_launch, 3, {"copied": 1.0, "restored": 1.0}),
     (vms_of_lost_rows_are_ended, 5, {"restored": 1.0}),
-    (terms_are_not_restored, 0, {"restored": 1.0, "no_capacity": 0.0, "refused": 0.0, "limits_change": 0.0}),
+    (terms_are_not_restored, 0, {"restored": 1.0, "bursts": 0.5, **_LASTING}),
     (spend_caps_are_not_looked_at, 11, {"restored": 0.0}),
     (failing_proofs_pass, 5, {"restored": 0.0}),
     (a_required_proof_may_be_missing, 13, {"restored": 0.0}),
