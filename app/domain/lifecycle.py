@@ -244,8 +244,11 @@ def _boot_timeout(lease: Lease, attempt: Attempt, now: datetime, timing: Timing)
 
 
 def _idle(lease: Lease, attempt: Attempt, now: datetime, timing: Timing) -> Reason | None:
-    """All GPUs of a running VM were idle for as long as the lease's rule allows. Without recent samples nothing ends."""
-    idleness = lease.idleness
+    """All GPUs of a running VM were idle for as long as the lease's rule allows. Without recent samples nothing ends.
+
+    A member whose group is not formed yet waits for the others: its job cannot have started.
+    """
+    idleness = None if lease.membership is not None and lease.membership.forming else lease.idleness
     if lease.state is not LeaseState.ACTIVE or attempt.vm_state is not VmState.RUNNING or not lease.may_expire:
         return None
     if idleness is None or idleness.ends_at is None or not idleness.is_idle(now, timing.sample):

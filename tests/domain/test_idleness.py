@@ -8,7 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app.domain.groups import Membership
 from app.domain.idleness import LAST_NOTICE, IdleFloor, Idleness, IdleRun, effective_rule, sample_is_idle
+from app.domain.ids import GroupId
 from app.domain.lease_requests import IdleAction, IdleRule
 from app.domain.leases import AttemptState, Desired, Lease, LeaseState, VmState
 from app.domain.lifecycle import BeginRelease, decide
@@ -86,6 +88,12 @@ def test_a_rule_that_notifies_ends_nothing() -> None:
     assert notify.ends_at is None
     assert notify.notice(NOW, TIMING.sample) == LAST_NOTICE
     assert not ends(active(notify))
+
+
+def test_a_member_is_not_idle_before_its_group_has_formed() -> None:
+    member = Membership(group_id=GroupId("group_x"), rank=0, pool=None, retreats=False, forming=True, replaces=True)
+    assert not ends(active(idleness(), membership=member))
+    assert ends(active(idleness(), membership=replace(member, forming=False)))
 
 
 @pytest.mark.parametrize("vm_state", [state for state in VmState if state is not VmState.RUNNING])

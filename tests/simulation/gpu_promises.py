@@ -19,6 +19,7 @@ _ACTIVE = text(
     SELECT l.id, l.request, l.ready_at, l.proof->>'status' AS proof_status, l.desired, l.keep_until, a.instance_id
     FROM lease l JOIN attempt a ON a.lease_id = l.id AND a.n = l.attempts_count
     WHERE l.state = 'active' AND a.account = :account AND a.agent_hash IS NOT NULL
+      AND NOT EXISTS (SELECT FROM lease_group g WHERE g.id = l.group_id AND g.formed_at IS NULL)
     """
 )
 _ENDED_IDLE = text(

@@ -81,6 +81,10 @@ class GroupStepContext:
         for lease_id in sorted(lease_ids):
             self.connection.execute(*request_end(lease_id, reason, None))
 
+    def count_idleness(self, lease_ids: Iterable[LeaseId]) -> None:
+        """Idleness of members counts from now: the group has just formed."""
+        self.connection.execute(*coordination.count_idleness(lease_ids))
+
     def set_pool_of(self, lease_ids: Iterable[LeaseId], pool: Pool | None) -> None:
         """Lets members launch in the pool, or takes it from those that are handled."""
         some = list(lease_ids)
@@ -124,6 +128,8 @@ def _activate(ctx: GroupStepContext, _step: Activate) -> None:
         "formed_at": ctx.group.formed_at or func.now(),
     }
     ctx.move(values, GroupActive(group_id=ctx.group.id, size=ctx.group.size))
+    if ctx.group.formed_at is None:
+        ctx.count_idleness(member.lease_id for member in ctx.members if member.wanted)
 
 
 def _drop(ctx: GroupStepContext, step: DropMissing) -> None:
@@ -131,6 +137,7 @@ def _drop(ctx: GroupStepContext, step: DropMissing) -> None:
     reason = Reason(ReasonCode.GROUP_INCOMPLETE, text)
     ctx.end_members(step.lease_ids, reason)
     ctx.set_pool_of(step.lease_ids, None)
+    ctx.count_idleness(one.lease_id for one in ctx.members if one.wanted and one.lease_id not in step.lease_ids)
     _enter_degraded(ctx, step.ready, reason, formed_at=func.now())
 
 

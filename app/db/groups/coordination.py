@@ -18,13 +18,15 @@ from sqlalchemy import (
     not_,
     or_,
     select,
+    text,
     update,
 )
 
 from app.db.core.prepared import Bound
+from app.db.leases import idleness
 from app.db.leases.transitions import WAKE
 from app.db.operations import cluster
-from app.db.schema.tables import attempt, installation, lease, lease_group
+from app.db.schema.tables import attempt, installation, lease, lease_group, tenant
 from app.domain.group_steps import Member
 from app.domain.groups import (
     GroupFacts,
@@ -173,6 +175,19 @@ def let_launch(lease_ids: Iterable[LeaseId], pool: Pool) -> Bound[Update]:
     """Lets members launch in the pool, and wakes them."""
     values = {"group_pool": pool.as_json(), "group_retreat": False, "reason": None, **_SHOWN, **WAKE}
     return Bound(update(lease).where(_SOME).values(values), _ids(lease_ids))
+
+
+_IDLE_AFTER = idleness.after_seconds(lease, tenant.c.idle_floor)
+_COUNT_IDLENESS = (
+    update(lease)
+    .where(_SOME, tenant.c.id == lease.c.tenant_id, _IDLE_AFTER.is_not(None))
+    .values(keep_until=func.greatest(lease.c.keep_until, func.now() + _IDLE_AFTER * text("interval '1 second'")))
+)
+
+
+def count_idleness(lease_ids: Iterable[LeaseId]) -> Bound[Update]:
+    """Members of a group that has just formed count as idle no sooner than their rule's time from now."""
+    return Bound(_COUNT_IDLENESS, _ids(lease_ids))
 
 
 def hold_back(lease_ids: Iterable[LeaseId]) -> Bound[Update]:

@@ -57,6 +57,21 @@ def test_a_member_without_a_vm_launches_no_more_in_a_pool_that_has_failed(groups
     assert [one[1:] for one in held if one[0] != "queued"] == [(True, True)] * 3
 
 
+@pytest.mark.parametrize("min_size", [2, 1])
+def test_idleness_counts_from_the_formation_of_the_group(groups: GroupFleet, min_size: int) -> None:
+    groups.fleet.sim.capacity(min_size, instance_type="g5.xlarge")
+    group_id = groups.create(
+        2, min_size=min_size, lease={"idle": {"after_seconds": 900, "action": "end"}, "proof": "off"}
+    )
+    groups.drive(lambda: "active" in {member.state for member in groups.members(group_id)})
+    if min_size < 2:
+        assert {member.keep_until for member in groups.members(group_id)} == {None}
+        groups.time_out(group_id)
+    formed = groups.drive_to(group_id, "active", "degraded").formed_at
+    kept = [one.keep_until - formed for one in groups.members(group_id) if one.state == "active"]
+    assert kept == [timedelta(seconds=900)] * min_size
+
+
 def test_a_group_that_forms_nowhere_ends_and_holds_nothing(groups: GroupFleet) -> None:
     groups.fleet.sim.capacity(1, instance_type="g5.xlarge")
     group_id = groups.create(2)
