@@ -9,12 +9,13 @@ from typing import Any
 import orjson
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from app.db.core.compiled import Compiled
 from app.db.core.engine import fetch
 from app.db.leases import statements
 from app.db.tenancy import budgets as budget_statements
 from app.db.tenancy import commitments, quota_limits
 from app.db.tenancy import quotas as quota_statements
-from app.domain.ids import TenantId
+from app.domain.ids import LeaseId, TenantId
 from app.domain.quotas import Amounts, Shortage, shortages
 from app.services.acting_tenant import wrong_tenant
 from app.services.budgets import budget_refusal
@@ -89,14 +90,29 @@ def budget_parameters(
 
 async def reserve(connection: AsyncConnection, needs: Needs) -> Amounts:
     """Reserves quota and budgets for all. Returns what each lease claims. Raises NoRoom and BudgetsChanged."""
-    minimum, labels = needs.minimum, orjson.dumps(needs.budgets["labels"]).decode()
-    asked = {"resources": list(minimum), "amounts": list(minimum.values()), **needs.parameters, "labels": labels}
-    [room] = await fetch(connection, quota_statements.ADMIT, asked)
+    room = await _room(connection, quota_statements.ADMIT, needs, {})
+    return {**needs.minimum, **dict(zip(room["budgets"], room["budget_amounts"], strict=True))}
+
+
+async def admit_lease(connection: AsyncConnection, needs: Needs, lease_id: LeaseId) -> None:
+    """Reserves quota and budgets for one lease that the transaction has inserted, and notes what it claims.
+
+    Last statement of the transaction. Raises NoRoom and BudgetsChanged.
+    """
+    await _room(connection, quota_statements.ADMIT_LEASE, needs, {"lease_id": lease_id})
+
+
+async def _room(
+    connection: AsyncConnection, statement: Compiled, needs: Needs, more: Mapping[str, Any]
+) -> Mapping[str, Any]:
+    labels = orjson.dumps(needs.budgets["labels"]).decode()
+    wanted = {"resources": list(needs.minimum), "amounts": list(needs.minimum.values())}
+    [room] = await fetch(connection, statement, {**wanted, **needs.parameters, "labels": labels, **more})
     if room["outdated"] or room["due"]:
         raise BudgetsChanged(due=room["due"])
     if not room["fits"]:
         raise NoRoom
-    return {**minimum, **dict(zip(room["budgets"], room["budget_amounts"], strict=True))}
+    return room
 
 
 class Admission:

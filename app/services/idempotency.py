@@ -50,7 +50,7 @@ class Reply:
 async def repeatable(connection: AsyncConnection, key: IdempotencyKey | None, status: int) -> AsyncIterator[Reply]:
     """Looks up the first response when the block starts, and stores the new one when it ends.
 
-    The block is the whole work of the transaction. Raises what `replay` and `store` raise.
+    The block is the whole work of the transaction, but for `admit_lease`. Raises what `replay` and `store` raise.
     """
     first = await replay(connection, key)
     if first is not None:

@@ -1,7 +1,9 @@
-"""POST /v1/leases: quota, lease, secret, claims, first event and idempotency record in one transaction."""
+"""POST /v1/leases: lease, secret, first event, idempotency record, quota and claims in one transaction.
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+Quota comes last. All leases of a tenant wait for its row, so the lock is held for one statement and the commit.
+"""
+
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from decimal import Decimal
@@ -17,10 +19,9 @@ from app.db.core.ids import new_id
 from app.db.leases import reads, statements
 from app.domain.events import LeaseQueued
 from app.domain.ids import LeaseId, TenantId
-from app.domain.quotas import Amounts
 from app.domain.ssh_keys import describe as describe_ssh_key
 from app.services.acting_tenant import whose
-from app.services.admission import Admission, BudgetsChanged, Needs, NoRoom, check_terms, needs_of, reserve
+from app.services.admission import Admission, BudgetsChanged, Needs, NoRoom, admit_lease, check_terms, needs_of
 from app.services.audit import record_lease
 from app.services.context import ServiceContext
 from app.services.errors import (
@@ -53,9 +54,14 @@ class LeaseCreation:
         self._catalogue = catalogue
         self._admission = Admission(context)
 
-    @asynccontextmanager
-    async def create(self, principal: Principal, new: CreateLease, key: IdempotencyKey | None) -> AsyncIterator[Reply]:
-        """The lease in `queued`: a row of reads.CREATE, or the response to this key's first request.
+    async def create(
+        self,
+        principal: Principal,
+        new: CreateLease,
+        key: IdempotencyKey | None,
+        render: Callable[[Any], bytes],
+    ) -> Reply:
+        """The lease in `queued`, which `render` writes from a row of reads.CREATE, or the response to this key's first request.
 
         Raises TenantSuspended, TermExceeded, NameTaken, NoOffering, QuotaExceeded, BudgetExceeded, an error of `check_request`, and
         what `repeatable` raises.
@@ -67,15 +73,7 @@ class LeaseCreation:
         for _ in range(_TRIES):
             lease_id = LeaseId(new_id("lease"))
             try:
-                async with (
-                    self._context.database.transaction(principal.tenant_id) as connection,
-                    repeatable(connection, key, 201) as reply,
-                ):
-                    if not reply.replayed:
-                        work = _Work(connection, principal, tenant_id, lease_id)
-                        reply.row = await work.create(checked, needs)
-                        reply.location = f"/v1/leases/{lease_id}"
-                    yield reply
+                reply = await self._try(_Work(principal, checked, needs, lease_id), key, render)
             except BudgetsChanged as changed:
                 await self._admission.roll_budgets(principal, tenant_id, due=changed.due)
             except NoRoom:
@@ -85,8 +83,18 @@ class LeaseCreation:
             else:
                 if not reply.replayed:
                     self._context.hints.wake(lease_id)
-                return
+                return reply
         raise QuotaExceeded
+
+    async def _try(self, work: "_Work", key: IdempotencyKey | None, render: Callable[[Any], bytes]) -> Reply:
+        async with self._context.database.transaction(work.principal.tenant_id) as connection:
+            async with repeatable(connection, key, 201) as reply:
+                if not reply.replayed:
+                    reply.content = render(await work.create(connection))
+                    reply.location = f"/v1/leases/{work.lease_id}"
+            if not reply.replayed:
+                await admit_lease(connection, work.needs, work.lease_id)
+        return reply
 
     async def _refuse_name(
         self, principal: Principal, tenant_id: TenantId, name: str | None, key: IdempotencyKey | None
@@ -99,50 +107,49 @@ class LeaseCreation:
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """One try within its transaction."""
+    """What one try writes, without its quota."""
 
-    connection: AsyncConnection
     principal: Principal
-    tenant_id: TenantId
+    checked: CheckedRequest
+    needs: Needs
     lease_id: LeaseId
 
-    async def create(self, checked: CheckedRequest, needs: Needs) -> Any:
-        new = checked.new
+    async def create(self, connection: AsyncConnection) -> Any:
+        checked, tenant_id, new = self.checked, self.needs.tenant_id, self.checked.new
         new.check_quote()
         if checked.refusal is not None or checked.best is None:
-            await check_terms(self.connection, self.tenant_id, new.request.ttl_seconds)
+            await check_terms(connection, tenant_id, new.request.ttl_seconds)
             raise checked.refusal or no_offering(checked, operator=self.principal.is_operator)
-        new = await with_ssh_keys(self.connection, new, tenant_id=self.tenant_id, key_id=self.principal.key_id)
-        claims = await reserve(self.connection, needs)
-        values = {**self._values(new, needs.minimum, checked.best.price_per_hour), **_arrays(claims)}
-        values |= {"minimum_rate": needs.budgets["rate"]}
-        rows = await fetch(self.connection, reads.CREATE, values)
+        new = await with_ssh_keys(connection, new, tenant_id=tenant_id, key_id=self.principal.key_id)
+        values = self._values(new, checked.best.price_per_hour)
+        rows = await fetch(connection, reads.CREATE, values)
         if not rows:
-            await check_terms(self.connection, self.tenant_id, new.request.ttl_seconds)
+            await check_terms(connection, tenant_id, new.request.ttl_seconds)
             raise _NameInUse
         row = SimpleNamespace(**rows[0])
         if self.principal.role in _ACCOUNTABLE:
             keys = [describe_ssh_key(key) for key in new.request.ssh_public_keys]
             request = {**new.request.as_json(), "ssh_public_keys": keys}
             after = {"name": values["name"], "request": request, "expires_at": row.expires_at}
-            await record_lease(self.connection, self.principal, "lease.create", row, after=after)
+            await record_lease(connection, self.principal, "lease.create", row, after=after)
         return row
 
-    def _values(self, new: CreateLease, minimum: Amounts, price: Decimal | None) -> dict[str, Any]:
+    def _values(self, new: CreateLease, price: Decimal | None) -> dict[str, Any]:
         name = new.request.name or f"lease-{self.lease_id[-8:]}"
         return {
             "lease_id": self.lease_id,
-            "tenant_id": self.tenant_id,
+            "tenant_id": self.needs.tenant_id,
             "name": name,
             "labels": _text(new.request.labels),
             "request": _text(replace(new.request, name=name).as_stored()),
             "estimated_price_per_hour": price,
+            "minimum_rate": self.needs.budgets["rate"],
             "max_cost": new.max_cost,
             "key_id": self.principal.key_id,
             "quote_id": None if new.quote is None else new.quote.id,
             "expiry_warnings": None if new.expiry_warnings is None else _text(list(new.expiry_warnings)),
             "on_interruption": str(new.request.on_interruption),
-            "minimum_claim": _text({resource: str(amount) for resource, amount in minimum.items()}),
+            "minimum_claim": _text({resource: str(amount) for resource, amount in self.needs.minimum.items()}),
             "ttl_seconds": new.request.ttl_seconds,
             "ttl": timedelta(seconds=new.request.ttl_seconds),
             "wait": timedelta(seconds=new.request.wait_seconds),
@@ -151,10 +158,6 @@ class _Work:
             "event_data": _text(LeaseQueued(name=name, reason=None).as_json()),
             "request_id": self.principal.request_id,
         }
-
-
-def _arrays(amounts: Amounts) -> dict[str, Any]:
-    return {"resources": list(amounts), "amounts": list(amounts.values())}
 
 
 def _text(value: Any) -> str:

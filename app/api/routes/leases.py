@@ -8,7 +8,7 @@ import structlog
 from fastapi import Query, Request, Response
 
 from app.api.http.etags import UseIfMatch, known_already, tagged
-from app.api.http.idempotency import IdempotencyHeader, idempotency_key, respond
+from app.api.http.idempotency import IdempotencyHeader, created, idempotency_key, respond
 from app.api.http.pagination import UsePage, plain_page
 from app.api.http.responses import answer
 from app.api.http.routing import Member, UseServices, Viewer, plainly
@@ -42,10 +42,10 @@ async def create_lease(
     repeat = idempotency_key(request, principal, key, body)
     asked, tenant_id = body.quote_id, body.tenant_id
     quote = None if asked is None else await services.quotes.for_lease(principal, asked, tenant_id)
-    call = services.lease_creation.create(principal, new_lease(body, quote), repeat)
-    response = await respond(call, lambda row: lease_json(row, principal.role), status=201)
-    structlog.contextvars.bind_contextvars(lease_id=response.headers["Location"].rpartition("/")[2])
-    return response
+    new = new_lease(body, quote)
+    reply = await services.lease_creation.create(principal, new, repeat, lambda row: lease_json(row, principal.role))
+    structlog.contextvars.bind_contextvars(lease_id=(reply.location or "").rpartition("/")[2])
+    return created(reply.content, location=reply.location, replayed=reply.replayed)
 
 
 async def _plain_list(request: Request, principal: Principal, services: Services) -> Response | None:

@@ -20,13 +20,12 @@ from sqlalchemy import (
     select,
     true,
 )
-from sqlalchemy.dialects.postgresql import ARRAY
 
-from app.db.core.column_types import Amount, Id, Json, Money, Time
+from app.db.core.column_types import Id, Json, Money, Time
 from app.db.core.tenant_scope import asking, parameter
 from app.db.leases import projection
 from app.db.leases.billing import accrued
-from app.db.schema.tables import account_region, event, lease, lease_secret, quota_claim, tenant
+from app.db.schema.tables import account_region, event, lease, lease_secret, tenant
 from app.domain.event_types import EventType
 from app.domain.leases import TERMINAL
 
@@ -136,7 +135,7 @@ def _create() -> Select[Any]:
     return (
         select(*_view(new, terms, null()), terms.c.tenant_status, new.c.expires_at)
         .select_from(new.join(terms, true()))
-        .add_cte(_secret(new), _claims(new), _first_event(new))
+        .add_cte(_secret(new), _first_event(new))
     )
 
 
@@ -170,15 +169,6 @@ def _secret(new: Any) -> Any:
     return insert(lease_secret).from_select(["lease_id", "tenant_id", "startup_script"], chosen).cte("secret")
 
 
-def _claims(new: Any) -> Any:
-    arrays = func.unnest(bindparam("resources", type_=ARRAY(Text)), bindparam("amounts", type_=ARRAY(Amount)))
-    amounts = arrays.table_valued("resource", "amount", name="claim").render_derived()
-    chosen = select(new.c.id, new.c.tenant_id, amounts.c.resource, amounts.c.amount).select_from(
-        new.join(amounts, true())
-    )
-    return insert(quota_claim).from_select(["lease_id", "tenant_id", "resource", "amount"], chosen).cte("claims")
-
-
 def _first_event(new: Any) -> Any:
     values = select(
         bindparam("event_id", type_=Id),
@@ -194,10 +184,10 @@ def _first_event(new: Any) -> Any:
 
 
 CREATE = _create()
-"""Inserts lease, secret, claims and first event at once, while the tenant is active and its terms allow `ttl_seconds`.
+"""Inserts lease, secret and first event at once, while the tenant is active and its terms allow `ttl_seconds`.
 
-The caller must have reserved the quota with `quotas.admit` in the same transaction. Returns the row that READ would
+The caller must then reserve the quota with `quotas.ADMIT_LEASE` in the same transaction. Returns the row that READ would
 return, with `expires_at`, or none when the terms forbid the lease or a live lease has the name. The caller then reads
 the cause from TERMS, and rolls back. Two creates at the same time: the index `ix_lease_live_name` refuses the second.
 Parameters: lease_id, tenant_id, name, labels, request, on_interruption, minimum_claim, estimated_price_per_hour,
-max_cost, minimum_rate, key_id, quote_id, expiry_warnings, ttl_seconds, ttl, wait, startup_script, resources, amounts, event_id, event_data, request_id."""
+max_cost, minimum_rate, key_id, quote_id, expiry_warnings, ttl_seconds, ttl, wait, startup_script, event_id, event_data, request_id."""

@@ -49,8 +49,7 @@ _CHANGE = f"""
 # lock reads the tenant again after a wait; the rest of the statement sees the budgets as they were at its start. Where
 # the two differ, the set of budgets has changed meanwhile.
 _HELD_BY_NEW = commitments.commitment("0", commitments.cost_for(":rate", "n.until"), ":max_cost")
-_ADMIT = text(
-    f"""
+_ROOM = f"""
     WITH owner AS MATERIALIZED (SELECT id, budgets_version FROM tenant WHERE id = :tenant_id FOR SHARE),
     counting AS (
         SELECT {commitments.RESOURCE} AS resource, b.period_ends_at <= now() AS due,
@@ -60,7 +59,7 @@ _ADMIT = text(
     delta AS (
         SELECT resource, amount * CAST(:members AS int) AS delta
         FROM (SELECT resource, amount FROM ({_WANTED}) w UNION ALL SELECT resource, amount FROM budgeted) one),
-    {_CHANGE.format(tenant="(SELECT id FROM owner)", spent="")}
+    {_CHANGE.format(tenant="(SELECT id FROM owner)", spent="")}{{claimed}}
     SELECT fits, over_budget,
         EXISTS (SELECT FROM owner o JOIN tenant t ON t.id = o.id WHERE t.budgets_version <> o.budgets_version) AS outdated,
         EXISTS (SELECT FROM counting WHERE due) AS due,
@@ -68,18 +67,32 @@ _ADMIT = text(
         ARRAY(SELECT amount FROM budgeted ORDER BY resource) AS budget_amounts
     FROM answer
     """
-).bindparams(
-    bindparam("rate", type_=Amount),
-    bindparam("max_cost", type_=Amount),
-    bindparam("ttl", type_=Interval),
-    bindparam("key_id", type_=Id),
-    bindparam("labels", type_=Json),
-    bindparam("members", value=1, type_=Integer),
-)
+_CLAIMED = """,
+    claimed AS (
+        INSERT INTO quota_claim (lease_id, tenant_id, resource, amount)
+        SELECT :lease_id, :tenant_id, m.resource, m.delta FROM made m, answer a WHERE a.fits)
+    """
+
+
+def _admitting(claimed: str = "") -> TextClause:
+    return text(_ROOM.format(claimed=claimed)).bindparams(
+        bindparam("rate", type_=Amount),
+        bindparam("max_cost", type_=Amount),
+        bindparam("ttl", type_=Interval),
+        bindparam("key_id", type_=Id),
+        bindparam("labels", type_=Json),
+        bindparam("members", value=1, type_=Integer),
+    )
+
+
+_ADMIT = _admitting()
 
 ADMIT = Compiled(_ADMIT)
 """As `admit`, for the API. Parameters: tenant_id, resources, amounts, rate, max_cost, ttl, key_id, labels, and
 members (1)."""
+
+ADMIT_LEASE = Compiled(_admitting(_CLAIMED).bindparams(bindparam("lease_id", type_=Id)))
+"""As ADMIT, for one lease that the transaction has inserted, with its claims. Parameter besides: lease_id."""
 
 # `spending` has the budgets of the lease; `left_to` is what a lease leaves in those that no longer count it.
 _RESERVE = f"""
@@ -219,6 +232,7 @@ RECOUNT = text(
 
 __all__ = [
     "ADMIT",
+    "ADMIT_LEASE",
     "RECOUNT",
     "NewCommitment",
     "admit",
