@@ -22,6 +22,7 @@ from workers.lifecycle.bulkheads import bulkheads
 from workers.lifecycle.claim_renewer import Renewals
 from workers.lifecycle.ranked_offerings import RankedOfferings
 from workers.metrics import WorkerMetrics
+from workers.permits import WORKING_THREADS
 from workers.process_locks import Presence
 from workers.provider_rate_limiter import ProviderRateLimiter
 from workers.providers.interfaces import Provider
@@ -49,7 +50,7 @@ def build_runtime(
     receivers(settings)
     configured = load_accounts(settings.config)
     _check_database(settings)
-    pool_size = settings.worker_threads // 2 + _EXTRA_CONNECTIONS
+    pool_size = WORKING_THREADS + _EXTRA_CONNECTIONS
     failing = failpoints.switched_on(settings, configured)
     if failing is None:
         database = WorkerDatabase(settings.database_url, pool_size=pool_size)

@@ -9,9 +9,10 @@ from app.domain.ids import LeaseId
 from app.settings import Settings
 from app.settings.broker import STEP_TASK, celery_broker_options
 from workers.lifecycle.reconciler import Reconciler
+from workers.permits import Permits
 
 
-def create_celery(settings: Settings, reconciler: Reconciler) -> Celery:
+def create_celery(settings: Settings, reconciler: Reconciler, permits: Permits) -> Celery:
     """An application with the one task, bound to this process's reconciler."""
     celery = Celery("gpulease", set_as_current=False)
     celery.conf.update(
@@ -24,16 +25,17 @@ def create_celery(settings: Settings, reconciler: Reconciler) -> Celery:
         broker_connection_retry=True,
         broker_connection_max_retries=None,
     )
-    bind_tasks(celery, reconciler)
+    bind_tasks(celery, reconciler, permits)
     return celery
 
 
-def bind_tasks(celery: Celery, reconciler: Reconciler) -> None:
+def bind_tasks(celery: Celery, reconciler: Reconciler, permits: Permits) -> None:
     """Registers `workers.step_lease`: one call."""
 
     @celery.task(name=STEP_TASK)
     def step_lease(lease_id: str) -> None:
-        reconciler.run_hinted(LeaseId(lease_id))
+        with permits.working():
+            reconciler.run_hinted(LeaseId(lease_id))
 
 
 class HintConsumer(WorkController):

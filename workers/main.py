@@ -55,7 +55,9 @@ def main(arguments: list[str]) -> int:
 
 def _worker(runtime: Runtime) -> None:
     threads = WorkerThreads(runtime)
-    consumer = HintConsumer(create_celery(runtime.settings, threads.reconciler), runtime.settings.worker_threads)
+    consumer = HintConsumer(
+        create_celery(runtime.settings, threads.reconciler, runtime.permits), runtime.settings.worker_threads
+    )
     _on_signal(threads.request_stop, consumer.request_stop)
     threads.start()
     log.info("worker started", installation=runtime.installation.id)

@@ -2,6 +2,7 @@
 
 import threading
 from collections import OrderedDict
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TypeVar
@@ -9,6 +10,8 @@ from typing import TypeVar
 V = TypeVar("V")
 
 _MOST_KEYS = 1_000
+_ELECTIONS = 64
+"""Elections that may run at the same time. Keys share them by their hash."""
 
 
 @dataclass(slots=True)
@@ -24,6 +27,7 @@ class BatchKeys:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
+        self._elections = [threading.Lock() for _ in range(_ELECTIONS)]
         self._planned: OrderedDict[str, None] = OrderedDict()
         self._leaders: OrderedDict[str, _Leader] = OrderedDict()
 
@@ -37,8 +41,12 @@ class BatchKeys:
         with self._lock:
             _remember(self._planned, key, None)
 
+    def electing(self, key: str) -> AbstractContextManager[object]:
+        """One thread of this process elects a leader of the key. The others wait, and then follow that leader."""
+        return self._elections[hash(key) % _ELECTIONS]
+
     def lead(self, key: str, slot: datetime, room: int) -> None:
-        """A lease of this process leads the key."""
+        """A lease leads the key, and takes `room` more attempts."""
         with self._lock:
             _remember(self._leaders, key, _Leader(slot, room))
 

@@ -93,14 +93,16 @@ class Sweeper:
                 self._move(lease_id, claim_id)
 
         try:
-            Cohort(self._runtime, claimed, move_alone).move()
+            with self._runtime.permits.working():
+                Cohort(self._runtime, claimed, move_alone).move()
         finally:
             if resting:
                 self._free.release(resting)
 
     def _move(self, lease_id: LeaseId, claim_id: UUID) -> None:
         try:
-            self._reconciler.run(lease_id, claim_id)
+            with self._runtime.permits.working():
+                self._reconciler.run(lease_id, claim_id)
         finally:
             self._free.release()
 

@@ -6,6 +6,7 @@ from typing import Any, cast
 from app.observability.traces import Traces
 from app.settings import AccountSettings, Settings
 from workers.metrics import WorkerMetrics
+from workers.permits import without_permit
 from workers.providers.interfaces import Provider
 from workers.providers.types import BatchLaunched, BatchResult, ListingPage
 
@@ -83,7 +84,7 @@ class Metered:
         def timed(*arguments: Any, **named: Any) -> Any:
             started, failed = self._monotonic(), None
             try:
-                with self._traces.span(operation, **about):
+                with self._traces.span(operation, **about), without_permit():
                     answer = call(*arguments, **named)
             except Exception as error:
                 failed = type(error).__name__

@@ -35,7 +35,7 @@ _ELECT = text(
         WHERE lease.id = :lease AND lease.claim_id = :claim AND others.planned > others.leaders * :most
         RETURNING lease.id
     )
-    SELECT EXISTS (SELECT FROM elected) AS elected, others.slot_at, others.planned,
+    SELECT EXISTS (SELECT FROM elected) AS elected, others.slot_at, others.planned, others.leaders,
            others.planned > 1 OR EXISTS (
                SELECT FROM lease o WHERE o.tenant_id = :tenant AND o.id <> :lease AND o.state IN ('queued', 'provisioning')
                  AND o.desired = 'run' AND o.next_due <= now() AND NOT EXISTS (
@@ -56,9 +56,9 @@ def elect(
     """Makes the lease a leader of its key, unless enough leaders wait for the planned attempts of this key.
 
     A leader sends the next batch of up to `most` attempts. A leader whose slot passed `late` seconds ago does not count.
-    Returns one row (elected, slot_at, planned, company). `slot_at`: the latest slot of the other leaders. `planned`: how
-    many attempts of the key wait, this one included. `company`: other attempts
-    of the key wait, or other leases of the tenant are about to be placed. The caller has locked the key.
+    Returns one row (elected, slot_at, planned, leaders, company). `leaders`: how many others lead; `slot_at`: their latest
+    slot. `planned`: how many attempts of the key wait, this one included. `company`: other attempts of the key wait, or
+    other leases of the tenant are about to be placed. The caller has locked the key.
     """
     return _ELECT.bindparams(
         lease=lease_id,

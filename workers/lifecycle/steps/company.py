@@ -43,19 +43,29 @@ def await_company(ctx: StepContext) -> Rest | None:
         return _until(ctx, ctx.row.lease_slot_at)
     key, known = ctx.row.attempt_batch_key, ctx.runtime.batch_keys
     followed = known.follow(key, ctx.now)
-    if followed is not None:
-        return Rest(followed + _LEFT_BEHIND)
+    if followed is None:
+        with known.electing(key):
+            followed = known.follow(key, ctx.now)
+            if followed is None:
+                return _elect(ctx, key, bucket, most)
+    return Rest(followed + _LEFT_BEHIND)
+
+
+def _elect(ctx: StepContext, key: str, bucket: str, most: int) -> Rest | None:
+    known = ctx.runtime.batch_keys
     with ctx.runtime.database.begin() as connection:
         connection.execute(batch_company.lock_key(key))
         election = batch_company.elect(
             ctx.lease.id, ctx.claim_id, ctx.lease.tenant_id, key, bucket, most=most, late=_LATE
         )
         row = connection.execute(election).one()
+    room = most * (row.leaders + row.elected) - row.planned
     if not row.elected:
-        return Rest(max(row.slot_at or ctx.now, ctx.now) + _LEFT_BEHIND)
+        slot = row.slot_at or ctx.now
+        known.lead(key, slot, room)
+        return Rest(max(slot, ctx.now) + _LEFT_BEHIND)
     slot = _slot_of_leader(ctx, bucket, has_company=row.company)
-    if row.planned < most:
-        known.lead(key, slot, most - row.planned)
+    known.lead(key, slot, room)
     return _until(ctx, slot)
 
 

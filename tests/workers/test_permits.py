@@ -1,0 +1,59 @@
+"""Few threads move leases at a time, and a call to a cloud keeps none of the others from it."""
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from workers.permits import Permits, without_permit
+
+
+def test_as_many_threads_work_as_there_are_permits() -> None:
+    permits, lock = Permits(2), threading.Lock()
+    now = most = 0
+
+    def work() -> None:
+        nonlocal now, most
+        with permits.working():
+            with lock:
+                now += 1
+                most = max(most, now)
+            threading.Event().wait(0.02)
+            with lock:
+                now -= 1
+
+    with ThreadPoolExecutor(8) as pool:
+        for _ in range(8):
+            pool.submit(work)
+    assert most == 2
+
+
+def test_a_thread_that_waits_for_a_cloud_leaves_its_permit_to_another() -> None:
+    permits, called, answered = Permits(1), threading.Event(), threading.Event()
+
+    def calling() -> None:
+        with permits.working(), without_permit():
+            called.set()
+            assert answered.wait(10)
+
+    thread = threading.Thread(target=calling)
+    thread.start()
+    assert called.wait(10)
+    with permits.working():
+        answered.set()
+    thread.join(10)
+    assert not thread.is_alive()
+
+
+def test_a_permit_comes_back_after_a_failed_call() -> None:
+    permits = Permits(1)
+    for _ in range(3):
+        with pytest.raises(OSError, match="no route"), permits.working(), without_permit():
+            raise OSError("no route")
+    with permits.working():
+        pass
+
+
+def test_a_thread_without_a_permit_calls_as_ever() -> None:
+    with without_permit():
+        pass
