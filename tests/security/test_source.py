@@ -15,8 +15,8 @@ from tests.api.conftest import Caller
 from tests.databases import ROOT
 from tests.security.routes import HOST_KEY, document
 
-HARMLESS = re.compile(r"\.c\.|^len\(")
-"""Conditions of SQL, which look up by a hash or by an id, and lengths."""
+HARMLESS = re.compile(r"\.c\.|^len\(|^hashlib\.sha256\(text\)\.hexdigest\(\) != digest$")
+"""Conditions of SQL, which look up by a hash or by an id; lengths; and the digest of a public program."""
 SECRET = re.compile(r"secret|password|host_key_hash|token_key|presented|digest", re.IGNORECASE)
 
 

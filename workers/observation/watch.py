@@ -6,7 +6,7 @@ The watch writes facts and wakes leases. The reconciler decides.
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 import structlog
@@ -32,6 +32,10 @@ _SEEN = frozenset({VmState.RUNNING, VmState.ENDING, VmState.STOPPED})
 """States that an observation after the launch's own answer has reported."""
 
 _OBSTACLE_SECONDS = 60.0
+_ASKED_AT_ONCE = 50
+"""VMs whose readiness is stored together. At some clouds each of them needs a call of its own."""
+_REPORT_SHARE = 0.25
+"""Share of the boot time-out for which a running VM may owe its host keys. After that it cannot reach the API."""
 
 
 def watch(runtime: Runtime, account: str, region: str) -> int:
@@ -47,16 +51,18 @@ def watch(runtime: Runtime, account: str, region: str) -> int:
     known = [row for row in rows if row.state == AttemptState.KNOWN]
     errors = _Errors()
     vms: Mapping[str, Vm | None] = {}
-    ready: frozenset[str] = frozenset()
     leftovers = _Leftovers()
     with errors.kept():
         vms = provider.get(region, [row.instance_id for row in known]) if known else {}
     seen = not errors.first
     with errors.kept():
-        ready = _ready(provider, region, known, vms)
-    with errors.kept():
         leftovers = _remove_leftovers(runtime, provider, region, rows, vms)
-    _store(runtime, known, vms, ready, leftovers.clean)
+    _store(runtime, known, vms, frozenset(), leftovers.clean)
+    booting, at_once = _booting(runtime, provider, known, vms), max(_ASKED_AT_ONCE, provider.limits.readiness)
+    for asked in (booting[start : start + at_once] for start in range(0, len(booting), at_once)):
+        with errors.kept():
+            ready = provider.ready(region, [row.instance_id for row in asked])
+            _store(runtime, [row for row in asked if row.instance_id in ready], vms, ready, leftovers.clean)
     if seen:
         runtime.database.run(inventory.watched(account, region, rows[0].now))
     _store_clean_ends(runtime, rows, leftovers.clean)
@@ -83,13 +89,28 @@ class _Errors:
                 self.first.append(error)
 
 
-def _ready(provider: Provider, region: str, rows: Sequence[Row[Any]], vms: Mapping[str, Vm | None]) -> frozenset[str]:
-    booting = [
-        row.instance_id
+def _booting(
+    runtime: Runtime, provider: Provider, rows: Sequence[Row[Any]], vms: Mapping[str, Vm | None]
+) -> list[Row[Any]]:
+    """The attempts whose VMs may have become ready."""
+    each_alone, patience = (
+        provider.limits.readiness == 1,
+        timedelta(seconds=_REPORT_SHARE * runtime.timing.boot_timeout),
+    )
+    return [
+        row
         for row in rows
-        if not row.ready and row.lease_state != "releasing" and _state(vms.get(row.instance_id)) is VmState.RUNNING
+        if not row.ready
+        and row.lease_state != "releasing"
+        and _state(vms.get(row.instance_id)) is VmState.RUNNING
+        and not (each_alone and _boots_still(row, patience))
     ]
-    return provider.ready(region, booting) if booting else frozenset()
+
+
+def _boots_still(row: Row[Any], patience: timedelta) -> bool:
+    """Whether the VM has not reported its host keys yet, which it does before it is ready. Such a VM needs no call."""
+    is_new = row.vm_state != VmState.RUNNING or row.now < row.vm_state_at + patience
+    return bool(row.owes_host_keys) and is_new
 
 
 def _state(vm: Vm | None) -> VmState | None:

@@ -2,16 +2,18 @@
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from datetime import datetime
+from dataclasses import replace
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
-from sqlalchemy import select, text, update
+from sqlalchemy import func, select, text, update
 
 from app.db.schema.tables import account_region, attempt, lease
 from tests.workers.fleet import ACCOUNT, REGION, Fleet
 from workers.observation.inventory import take_inventory
 from workers.observation.watch import watch
+from workers.providers.aws.adapter import AwsProvider
 from workers.providers.errors import ProviderError
 
 
@@ -155,3 +157,27 @@ def watched_at(fleet: Fleet) -> datetime | None:
     row: Any = fleet.runtime.database.first(select(account_region.c.last_watched_at))
     found: datetime | None = row.last_watched_at
     return found
+
+
+class AskedAlone(AwsProvider):
+    """A cloud that tells of one VM a call whether it is ready."""
+
+    limits = replace(AwsProvider.limits, readiness=1)
+
+
+def test_a_vm_that_will_report_its_host_keys_is_asked_about_once_it_has(make_fleet: Callable[..., Fleet]) -> None:
+    fleet = make_fleet(connect_account=AskedAlone, public_url="https://gpu.example.org", boot_timeout=60)
+    lease_id = fleet.create()
+    fleet.drive_to(lease_id, "booting")
+    fleet.observe()
+    assert "DescribeInstanceStatus" not in fleet.sim.calls()
+    fleet.runtime.database.run(update(lease).values(ssh_host_keys=["ssh-ed25519 AAAA"]))
+    fleet.drive_to(lease_id, "active")
+
+
+def test_a_vm_that_cannot_report_its_host_keys_is_asked_about_after_a_while(make_fleet: Callable[..., Fleet]) -> None:
+    fleet = make_fleet(connect_account=AskedAlone, public_url="https://gpu.example.org", boot_timeout=60)
+    lease_id = fleet.create()
+    fleet.drive_to(lease_id, "booting")
+    fleet.runtime.database.run(update(attempt).values(vm_state_at=func.now() - timedelta(seconds=16)))
+    fleet.drive_to(lease_id, "active")

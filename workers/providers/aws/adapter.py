@@ -73,6 +73,7 @@ LIMITS = Limits(
     },
     batch=100,
     terminations=instances.IDS_PER_CALL,
+    readiness=instances.IDS_PER_CALL,
 )
 """Source: EC2 API reference, "Request throttling".
 
