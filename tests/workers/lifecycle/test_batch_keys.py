@@ -1,6 +1,8 @@
 """What a process remembers of the keys of launch batches."""
 
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
+from time import sleep
 
 from workers.lifecycle import batch_keys
 from workers.lifecycle.batch_keys import BatchKeys
@@ -29,3 +31,21 @@ def test_the_oldest_keys_are_forgotten() -> None:
     for number in range(batch_keys._MOST_KEYS + 1):
         keys.planned(str(number))
     assert [keys.is_planned(number) for number in ("0", "1", str(batch_keys._MOST_KEYS))] == [False, True, True]
+
+
+def test_threads_elect_one_leader_of_a_key_after_the_other_and_follow_it() -> None:
+    keys, elections = BatchKeys(), 0
+
+    def await_company(_: int) -> datetime | None:
+        nonlocal elections
+        with keys.electing("key"):
+            followed = keys.follow("key", NOW)
+            if followed is None:
+                elections += 1
+                sleep(0.02)
+                keys.lead("key", SLOT, 20)
+            return followed
+
+    with ThreadPoolExecutor(8) as pool:
+        followed = list(pool.map(await_company, range(16)))
+    assert (elections, followed.count(SLOT)) == (1, 15)
