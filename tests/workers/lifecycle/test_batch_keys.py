@@ -2,7 +2,7 @@
 
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
-from time import sleep
+from threading import Event
 
 from workers.lifecycle import batch_keys
 from workers.lifecycle.batch_keys import BatchKeys
@@ -42,7 +42,7 @@ def test_threads_elect_one_leader_of_a_key_after_the_other_and_follow_it() -> No
             followed = keys.follow("key", NOW)
             if followed is None:
                 elections += 1
-                sleep(0.02)
+                Event().wait(0.02)
                 keys.lead("key", SLOT, 20)
             return followed
 
