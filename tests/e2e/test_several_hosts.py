@@ -16,7 +16,7 @@ from tests.e2e.people import ONE_A10G, Operator, ids
 from tests.e2e.stack import PATIENCE, Stack, running
 from tests.e2e.truth import differences
 
-WISHES = 30
+WISHES = 20
 APIS, WORKERS = 2, 2
 
 MIGRATION = """
@@ -48,13 +48,12 @@ def test_processes_die_and_are_replaced_by_a_new_version_without_a_lease_being_l
 
         with tenant:
             orders = {
-                8: replace("worker"),
-                12: migrate,
-                14: replace("api"),
-                17: replace("worker"),
-                20: replace("api"),
-                23: replace("worker"),
-                26: replace("inventory"),
+                4: replace("worker"),
+                8: migrate,
+                9: replace("api"),
+                11: replace("worker"),
+                13: replace("api"),
+                16: replace("inventory"),
             }
             made = _create(lambda n: tenant.create_at_any_rate({**ONE_A10G, "name": f"wish {n}"}, f"wish-{n}"), orders)
             hosts.wait_until_ready()
