@@ -361,7 +361,7 @@ class Limits:
 
     `batch`: the most VMs of one create call. With 1, the methods for batches are never called.
     `terminations`: the most VMs that end with one call. With 1, each VM needs a call of its own.
-    `readiness`: how many VMs one call tells whether they are ready. With 1, each VM needs a call of its own.
+    `readiness`: the most VMs whose readiness one call reports. With 1, each VM needs a call of its own.
     `named_slots`: a VM of a batch derives its tokens from its name, because the cloud shows it no launch index.
     """
 
