@@ -66,10 +66,12 @@ class Losses:
     def ended(self, over: Collection[str], by_operator: Collection[str]) -> list[str]:
         """VMs of lost rows that were ended by a call.
 
-        Leaves out leases that are `over`, which may end, and VMs that the operator ended.
+        Leaves out leases that are `over`, which may end, and VMs that the operator ended. Where a batch was lost and its
+        leases were not, the repeated call finds the VM, which then names its lease.
         """
         vms: dict[str, Any] = {vm["id"]: vm for vm in self._cloud.vms(TENANT, self._tenant.id)}
-        doomed = [vms[vm_id] for vm_id, owned in self.vms.items() if owned not in over and vm_id in vms]
+        of_lost_rows = [vms[vm_id] for vm_id in self.vms if vm_id in vms]
+        doomed = [vm for vm in of_lost_rows if not {self.vms[vm["id"]], owner(vm)} & set(over)]
         return [
             f"{vm['id']} of {owner(vm)}"
             for vm in doomed
