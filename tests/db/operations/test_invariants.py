@@ -7,6 +7,7 @@ import pytest
 from sqlalchemy import text
 
 from app.db.operations.invariants import CHECKS, violations
+from tests.databases import ANY_VIOLATION
 from tests.db.store import Store
 
 END = "ended_at = now(), clean = true"
@@ -77,11 +78,14 @@ def test_each_invariant_finds_its_violation(store: Store, database_url: str, nam
         connection.execute("SET ROLE gpulease_worker")
         connection.execute(BREAKS[name])
         found = [row for check in CHECKS if check.name == name for row in connection.execute(str(check.statement))]
+        seen = connection.execute(str(ANY_VIOLATION)).fetchone()
         connection.rollback()
     assert found
+    assert seen == (True,), "what tests ask after each test must find it as well"
 
 
 def test_where_all_is_well_none_of_them_complains(store: Store) -> None:
     make(store)
     with store.database.begin() as connection:
         assert violations(connection) == []
+        assert not connection.execute(ANY_VIOLATION).scalar_one()
