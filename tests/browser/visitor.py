@@ -95,7 +95,7 @@ class Visitor:
         self.complaints = [text for text in self.complaints if not re.search(pattern, text)]
 
     def must_have_no_complaints(self) -> None:
-        assert self.complaints == []
+        assert self.complaints == [], (self.complaints, self.answers[-20:])
 
     def must_be_accessible(self, *rules: str) -> None:
         """No violation of these rules of axe-core; without any: of all, best practices included."""
