@@ -60,9 +60,11 @@ def watch(runtime: Runtime, account: str, region: str) -> int:
     _store(runtime, known, vms, frozenset(), leftovers.clean)
     booting, at_once = _booting(runtime, provider, known, vms), max(_ASKED_AT_ONCE, provider.limits.readiness)
     for asked in (booting[start : start + at_once] for start in range(0, len(booting), at_once)):
-        with errors.kept():
+        with errors.kept() as caught:
             ready = provider.ready(region, [row.instance_id for row in asked])
             _store(runtime, [row for row in asked if row.instance_id in ready], vms, ready, leftovers.clean)
+        if any(isinstance(error, Throttled) or not error.answered for error in caught):
+            break
     if seen:
         runtime.database.run(inventory.watched(account, region, rows[0].now))
     _store_clean_ends(runtime, rows, leftovers.clean)
@@ -80,11 +82,13 @@ class _Errors:
         self.first: list[ProviderError] = []
 
     @contextmanager
-    def kept(self) -> Iterator[None]:
-        """A ProviderError inside the block ends only the block."""
+    def kept(self) -> Iterator[list[ProviderError]]:
+        """A ProviderError inside the block ends only the block, and is in the list afterwards."""
+        caught: list[ProviderError] = []
         try:
-            yield
+            yield caught
         except ProviderError as error:
+            caught.append(error)
             if not self.first:
                 self.first.append(error)
 

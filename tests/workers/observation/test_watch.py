@@ -1,6 +1,6 @@
 """What inventory and garbage collection see: lost VMs, interruptions, orphans, strangers."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -11,10 +11,11 @@ from sqlalchemy import func, select, text, update
 
 from app.db.schema.tables import account_region, attempt, lease
 from tests.workers.fleet import ACCOUNT, REGION, Fleet
+from workers.observation import watch as watching
 from workers.observation.inventory import take_inventory
 from workers.observation.watch import watch
 from workers.providers.aws.adapter import AwsProvider
-from workers.providers.errors import ProviderError
+from workers.providers.errors import ProviderError, Throttled
 
 
 def test_a_vm_ended_behind_our_back_closes_the_lease_its_billing_and_its_quota(fleet: Fleet) -> None:
@@ -181,3 +182,27 @@ def test_a_vm_that_cannot_report_its_host_keys_is_asked_about_after_a_while(make
     fleet.drive_to(lease_id, "booting")
     fleet.runtime.database.run(update(attempt).values(vm_state_at=func.now() - timedelta(seconds=16)))
     fleet.drive_to(lease_id, "active")
+
+
+class Throttling(AwsProvider):
+    """A cloud that throttles each question about readiness. `asked`: how many there were."""
+
+    asked = 0
+
+    def ready(self, region: str, vm_ids: Sequence[str]) -> frozenset[str]:
+        Throttling.asked += 1
+        raise Throttled("slow down", code="RequestLimitExceeded")
+
+
+def test_a_cloud_that_throttles_is_asked_about_no_more_vms_in_this_pass(
+    make_fleet: Callable[..., Fleet], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watching, "_ASKED_AT_ONCE", 1)
+    monkeypatch.setattr(Throttling, "limits", replace(AwsProvider.limits, readiness=1))
+    fleet = make_fleet(connect_account=Throttling)
+    for _ in range(3):
+        fleet.drive_to(fleet.create(), "booting")
+    Throttling.asked = 0
+    with pytest.raises(Throttled):
+        watch(fleet.runtime, ACCOUNT, REGION)
+    assert Throttling.asked == 1
