@@ -11,7 +11,14 @@ from contextlib import contextmanager
 WORKING_THREADS = 4
 """Threads of a process that move leases at the same time. Those that wait for a cloud are not counted."""
 
-_thread = threading.local()
+
+class _Thread(threading.local):
+    """`held`: what the thread has its permit of, None without one."""
+
+    held: threading.Semaphore | None = None
+
+
+_thread = _Thread()
 
 
 class Permits:
@@ -22,24 +29,32 @@ class Permits:
 
     @contextmanager
     def working(self) -> Iterator[None]:
-        """Waits for a permit, which the thread holds inside the block."""
+        """Waits for a permit, which the thread holds inside the block. A thread that has one takes no second."""
+        if _thread.held is not None:
+            yield
+            return
         with self._free:
-            _thread.permits = self._free
+            _thread.held = self._free
             try:
                 yield
             finally:
-                _thread.permits = None
+                _thread.held = None
 
 
 @contextmanager
 def without_permit() -> Iterator[None]:
-    """Around a call that may take long. A thread that holds a permit returns it, and waits for another one afterwards."""
-    free: threading.Semaphore | None = getattr(_thread, "permits", None)
+    """Around a wait for somebody else. A thread that holds a permit returns it, and waits for another one afterwards.
+
+    The thread must not hold a lock that threads with permits wait for: none of them could then go on.
+    """
+    free = _thread.held
     if free is None:
         yield
         return
+    _thread.held = None
     free.release()
     try:
         yield
     finally:
         free.acquire()
+        _thread.held = free

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, cast
 
+from workers.permits import without_permit
 from workers.providers.credentials import CredentialsUnverified
 from workers.providers.errors import OutcomeUnknown, Unreachable
 from workers.providers.interfaces import Provider
@@ -92,17 +93,21 @@ class Verified:
 
     def _guarded(self, call: Callable[..., Any]) -> Callable[..., Any]:
         def guarded(*arguments: Any, **named: Any) -> Any:
-            seen = self._times_verified
-            if seen:
-                try:
-                    return call(*arguments, **named)
-                except CredentialsUnverified:
-                    pass
-            self._verify_once(seen)
-            with _unreachable_when_unverified():
-                return call(*arguments, **named)
+            with without_permit():
+                return self._call(call, *arguments, **named)
 
         return guarded
+
+    def _call(self, call: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
+        seen = self._times_verified
+        if seen:
+            try:
+                return call(*arguments, **named)
+            except CredentialsUnverified:
+                pass
+        self._verify_once(seen)
+        with _unreachable_when_unverified():
+            return call(*arguments, **named)
 
     def _verify_once(self, seen: int) -> None:
         """Verifies, unless another thread has verified since `seen`. Without an answer the call is not sent."""

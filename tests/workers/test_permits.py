@@ -8,9 +8,9 @@ import pytest
 from workers.permits import Permits, without_permit
 
 
-def test_as_many_threads_work_as_there_are_permits() -> None:
-    permits, lock = Permits(2), threading.Lock()
-    now = most = 0
+def most_at_a_time(permits: Permits) -> int:
+    """How many of eight threads work at the same time."""
+    lock, now, most = threading.Lock(), 0, 0
 
     def work() -> None:
         nonlocal now, most
@@ -25,7 +25,11 @@ def test_as_many_threads_work_as_there_are_permits() -> None:
     with ThreadPoolExecutor(8) as pool:
         for _ in range(8):
             pool.submit(work)
-    assert most == 2
+    return most
+
+
+def test_as_many_threads_work_as_there_are_permits() -> None:
+    assert most_at_a_time(Permits(2)) == 2
 
 
 def test_a_thread_that_waits_for_a_cloud_leaves_its_permit_to_another() -> None:
@@ -52,6 +56,26 @@ def test_a_permit_comes_back_after_a_failed_call() -> None:
             raise OSError("no route")
     with permits.working():
         pass
+
+
+def test_a_thread_that_works_already_takes_no_second_permit() -> None:
+    permits, done = Permits(1), threading.Event()
+
+    def work() -> None:
+        with permits.working(), permits.working():
+            with without_permit():
+                pass
+            done.set()
+
+    threading.Thread(target=work, daemon=True).start()
+    assert done.wait(10)
+    assert most_at_a_time(permits) == 1
+
+
+def test_a_call_within_a_call_returns_no_second_permit() -> None:
+    permits = Permits(1)
+    with permits.working(), without_permit(), without_permit():
+        assert most_at_a_time(permits) == 1
 
 
 def test_a_thread_without_a_permit_calls_as_ever() -> None:

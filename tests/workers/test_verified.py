@@ -1,16 +1,23 @@
 """Calls to an account verify its credentials by themselves: the first one, and one that meets others than the verified ones."""
 
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import cast
 
 import pytest
 
+from app.observability.traces import Traces
+from app.settings import AccountSettings, Settings, load_settings
+from tests.workers.test_metrics import AWS
+from workers.metrics import WorkerMetrics
+from workers.permits import Permits
 from workers.providers.common.batch import each
 from workers.providers.credentials import CredentialGuard
 from workers.providers.errors import CredentialsRejected, OutcomeUnknown, Unreachable
 from workers.providers.interfaces import Provider
-from workers.providers.metered import CALLS
+from workers.providers.metered import CALLS, metered
 from workers.providers.types import BatchResult, ListingPage
 from workers.verified import GUARDED, Verified
 
@@ -85,6 +92,38 @@ def test_threads_that_meet_new_credentials_verify_them_once(account: Account, pr
         list(threads.map(end, range(8)))
     assert account.questions == 2
     assert len(account.asked) == 9
+
+
+def test_a_thread_that_verifies_needs_no_permit_of_those_that_wait_for_it(account: Account) -> None:
+    """Else the process would stand still: they wait for what it has verified, and it for one of their permits."""
+    permits, asked, answered = Permits(1), threading.Event(), threading.Event()
+
+    def asks(_account: AccountSettings, _settings: Settings) -> Provider:
+        return cast(Provider, account)
+
+    provider = metered(asks, WorkerMetrics(), Traces(), time.monotonic)(AWS, load_settings())
+
+    def verify() -> None:
+        asked.set()
+        identity = provider.identity()
+        assert answered.wait(10)
+        guarded.trust(identity)
+
+    guarded = Verified.over(provider, verify)
+
+    def work(number: str) -> None:
+        with permits.working():
+            guarded.terminate(number, ["i"])
+
+    threads = [threading.Thread(target=work, args=(number,), daemon=True) for number in "12"]
+    threads[0].start()
+    assert asked.wait(10)
+    threads[1].start()
+    with permits.working():
+        answered.set()
+    for thread in threads:
+        thread.join(10)
+    assert sorted(account.asked) == ["1", "2"]
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ import psycopg
 import structlog
 
 from workers.failpoints.late import wait_for_another
+from workers.permits import without_permit
 
 HIT = ".hit"
 RESUMED = ".resumed"
@@ -97,7 +98,8 @@ class Arms:
             order = self._take(name + _LATE)
             if order is not None:
                 seconds, over = float(order["seconds"]), bool(order["over"])
-                late = wait_for_another(self._database_url, key, seconds, over=over)
+                with without_permit():
+                    late = wait_for_another(self._database_url, key, seconds, over=over)
                 (self._folder / (name + _LATE + RESUMED)).write_text(json.dumps({"late": late}), encoding="utf-8")
                 return
 

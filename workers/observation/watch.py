@@ -97,10 +97,8 @@ def _booting(
     runtime: Runtime, provider: Provider, rows: Sequence[Row[Any]], vms: Mapping[str, Vm | None]
 ) -> list[Row[Any]]:
     """The attempts whose VMs may have become ready."""
-    each_alone, patience = (
-        provider.limits.readiness == 1,
-        timedelta(seconds=_REPORT_SHARE * runtime.timing.boot_timeout),
-    )
+    each_alone = provider.limits.readiness == 1
+    patience = timedelta(seconds=_REPORT_SHARE * runtime.timing.boot_timeout)
     return [
         row
         for row in rows

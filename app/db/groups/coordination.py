@@ -18,7 +18,6 @@ from sqlalchemy import (
     not_,
     or_,
     select,
-    text,
     update,
 )
 
@@ -181,7 +180,7 @@ _IDLE_AFTER = idleness.after_seconds(lease, tenant.c.idle_floor)
 _COUNT_IDLENESS = (
     update(lease)
     .where(_SOME, tenant.c.id == lease.c.tenant_id, _IDLE_AFTER.is_not(None))
-    .values(keep_until=func.greatest(lease.c.keep_until, func.now() + _IDLE_AFTER * text("interval '1 second'")))
+    .values(keep_until=idleness.due_at(lease, _IDLE_AFTER, func.now()))
 )
 
 
