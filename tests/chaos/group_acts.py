@@ -60,6 +60,8 @@ class GroupActs:
             with suppress(IndexError, httpx.HTTPStatusError):  # there is none, or it has ended meanwhile
                 vm = random.Random(event.what).choice(members)
                 self._cloud.stop(vm["id"], provider=vm["provider"])
+                self._course.stopped.add(vm["id"])
+                self._course.note("stopped at the cloud", vm["id"])
                 return True
             return False
 

@@ -56,7 +56,7 @@ class Judge:
             "leases that nobody asked for": sorted(set(there) - asked - set(adopted.values()) - _added(found)),
             "leases stuck": stuck,
             "orphans, ghosts, twins, invariants": self._differences(),
-            "VMs of lost rows ended": self._losses.ended(self._over(found), self._duty.ended),
+            "VMs of lost rows ended": self._losses.ended(self._over(found), {*self._duty.ended, *self._course.stopped}),
             "copies of tags not ended": list(copies),
             "copies of tags adopted": sorted(self._course.copies & set(adopted)),
             "losses without a hold": self._course.without_hold,
@@ -83,6 +83,7 @@ class Judge:
             **group_figures,
             **figures(found),
             **self._purse.figures(ended),
+            "acts": self._course.acts,
             "evidence": evidence,
         }
 
@@ -156,10 +157,11 @@ class Judge:
 
     def _differences(self) -> list[str]:
         one = self._installation
+        forgotten = self._losses.forgotten(self._course.stopped)
         found: list[str] = []
 
         def differ() -> bool:
-            found[:] = differences(one.operator, one.cloud, one.database_url, forgotten=self._losses.ended_before)
+            found[:] = differences(one.operator, one.cloud, one.database_url, forgotten=forgotten)
             return not found
 
         wait_until(differ, timeout=_CYCLE_SECONDS, poll=0.5)

@@ -7,7 +7,7 @@ from typing import Any
 
 import psycopg
 
-from app.domain.tags import BATCH, GROUP, LEASE, TENANT
+from app.domain.tags import ATTEMPT, BATCH, GROUP, LEASE, TENANT
 from tests.e2e.cloud import Cloud, Json
 from tests.e2e.people import Tenant
 
@@ -16,10 +16,10 @@ _ASKED_TO_END = "user"
 
 
 class Losses:
-    """`leases`: answered for, and then without a row. `vms`: their VMs that lived, with the lease of each, or with the
-    batch of a VM that had no tags of its own yet. `groups`: lost groups. `group_of`: the group of a lost lease, by its VM.
+    """`leases`: answered for, and then without a row. `vms`: VMs that lived while the row of their attempt or batch was
+    lost, with the lease of each, or with the batch of a VM that had no tags of its own yet. `groups`: lost groups. `group_of`: the group of a lost lease, by its VM.
 
-    `ended_before`: VMs that had ended when the database lost commits. `groups_before`: groups that were alive then, with a
+    `ended_before`: VMs that had ended, or were ending, when the database lost commits. `groups_before`: groups that were alive then, with a
     state from before. `last_at`: when commits were lost last.
     """
 
@@ -40,12 +40,12 @@ class Losses:
 
         `copies`: VMs with copied tags. The clouds are asked before the database.
         """
-        self.ended_before |= {vm["id"] for vm in self._cloud.vms(TENANT, self._tenant.id, alive=False)}
-        living = self._cloud.vms(TENANT, self._tenant.id, alive=True)
-        alive = [vm for vm in living if vm["id"] not in copies and not vm["ending_at"]]
-        there = {lease["id"] for lease in self._tenant.leases()} | self._batches()
-        self.leases |= set(made) - there
-        lost = [vm for vm in alive if owner(vm) not in there]
+        vms = self._cloud.vms(TENANT, self._tenant.id)
+        self.ended_before |= {vm["id"] for vm in vms if vm["ending_at"] or not vm["alive"]}
+        alive = [vm for vm in vms if vm["id"] not in self.ended_before.union(copies)]
+        self.leases |= set(made) - {lease["id"] for lease in self._tenant.leases()}
+        launched = self._launched()
+        lost = [vm for vm in alive if _launch(vm) not in launched]
         self.vms |= {vm["id"]: owner(vm) for vm in lost}
         self.group_of |= {owner(vm): vm["tags"][GROUP] for vm in lost if GROUP in vm["tags"]}
         kept = {str(group["id"]) for group in self._tenant.groups()}
@@ -53,20 +53,29 @@ class Losses:
         self.groups_before |= kept
         self.last_at = datetime.fromtimestamp(time.time(), UTC)
 
-    def _batches(self) -> set[str]:
+    def _launched(self) -> set[tuple[str, str]]:
+        """What the database knows of launches: lease and number of each attempt, and each batch."""
         with psycopg.connect(self._database_url) as connection:
             connection.execute("SET ROLE gpulease_worker")
-            return {str(row[0]) for row in connection.execute("SELECT id FROM launch_batch").fetchall()}
+            rows = connection.execute("SELECT lease_id, n::text FROM attempt UNION ALL SELECT id, '' FROM launch_batch")
+            return {(str(owned), str(n)) for owned, n in rows.fetchall()}
+
+    def forgotten(self, stopped: Collection[str]) -> set[str]:
+        """VMs beside which their lease may have another one for the same attempt, since nobody knew of that attempt.
+
+        They had ended when commits were lost, or somebody `stopped` them at the cloud before they were adopted.
+        """
+        return self.ended_before | (self.vms.keys() & set(stopped))
 
     @property
     def without_lease(self) -> int:
         """How many living VMs named a lost batch and no lease: no adoption can rebuild their leases."""
         return sum(not owned.startswith("lease_") for owned in self.vms.values())
 
-    def ended(self, over: Collection[str], by_operator: Collection[str]) -> list[str]:
-        """VMs of lost rows that were ended by a call.
+    def ended(self, over: Collection[str], by_others: Collection[str]) -> list[str]:
+        """VMs of lost rows that gpulease ended by a call.
 
-        Leaves out leases that are `over`, which may end, and VMs that the operator ended. Where a batch was lost and its
+        Leaves out leases that are `over`, which may end, and VMs that somebody else ended. Where a batch was lost and its
         leases were not, the repeated call finds the VM, which then names its lease.
         """
         vms: dict[str, Any] = {vm["id"]: vm for vm in self._cloud.vms(TENANT, self._tenant.id)}
@@ -75,8 +84,13 @@ class Losses:
         return [
             f"{vm['id']} of {owner(vm)}"
             for vm in doomed
-            if vm["end_reason"] == _ASKED_TO_END and vm["id"] not in by_operator
+            if vm["end_reason"] == _ASKED_TO_END and vm["id"] not in by_others
         ]
+
+
+def _launch(vm: Json) -> tuple[str, str]:
+    """What a VM says of its launch: lease and attempt, or the batch of a VM that has no tags of its own yet."""
+    return owner(vm), str(vm["tags"].get(ATTEMPT, ""))
 
 
 def owner(vm: Json) -> str:

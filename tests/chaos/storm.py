@@ -175,7 +175,9 @@ class Storm:
             Happening.VM_STOP: self._group_acts.stop_vm,
             Happening.SHORTAGE: self._group_acts.run_short,
         }
+        self._course.note(f"{event.happening} begins")
         if act[event.happening](event, tenant):
+            self._course.note(f"{event.happening} is over")
             self._course.happened[str(event.happening)] += 1
             if event.happening in FAULTS:
                 lasts = event.seconds if event.happening in _LASTING else 0.0
@@ -231,6 +233,7 @@ class Storm:
             return False
         lease_id = random.Random(event.what).choice(kept)
         self._course.cancelled.add(lease_id)
+        self._course.note("cancelled", lease_id)
 
         def cancelled() -> bool:
             with suppress(httpx.TransportError):
@@ -330,6 +333,7 @@ class Storm:
     def _put_right(self, tenant: Tenant) -> None:
         """Notes what is lost. Limits are those of earlier now; their owner sets them once more."""
         self._losses.note(self._course.made, self._course.groups, self._course.copies)
+        self._course.note("what was lost is noted")
         self._loosen(tenant)
 
     def _expect_hold(self, before: int, cause: str) -> None:

@@ -34,8 +34,8 @@ _SEEN = frozenset({VmState.RUNNING, VmState.ENDING, VmState.STOPPED})
 _OBSTACLE_SECONDS = 60.0
 _ASKED_AT_ONCE = 50
 """VMs whose readiness is stored together. At some clouds each of them needs a call of its own."""
-_REPORT_SHARE = 0.25
-"""Share of the boot time-out for which a running VM may owe its host keys. After that it cannot reach the API."""
+_REPORT_SECONDS, _REPORT_SHARE = 60.0, 0.25
+"""How long a running VM may owe its host keys, and the largest share of the boot time-out. It may not reach the API."""
 
 
 def watch(runtime: Runtime, account: str, region: str) -> int:
@@ -98,7 +98,7 @@ def _booting(
 ) -> list[Row[Any]]:
     """The attempts whose VMs may have become ready."""
     each_alone = provider.limits.readiness == 1
-    patience = timedelta(seconds=_REPORT_SHARE * runtime.timing.boot_timeout)
+    patience = timedelta(seconds=min(_REPORT_SECONDS, _REPORT_SHARE * runtime.timing.boot_timeout))
     return [
         row
         for row in rows
@@ -110,7 +110,7 @@ def _booting(
 
 
 def _boots_still(row: Row[Any], patience: timedelta) -> bool:
-    """Whether the VM has not reported its host keys yet, which it does before it is ready. Such a VM needs no call."""
+    """Whether the VM has just started and owes its host keys, which it reports early in its boot. It needs no call yet."""
     is_new = row.vm_state != VmState.RUNNING or row.now < row.vm_state_at + patience
     return bool(row.owes_host_keys) and is_new
 
