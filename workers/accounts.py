@@ -165,6 +165,12 @@ class Accounts:
             raise known
         return known
 
+    def asks_nothing(self, name: str, region: str, wanted: str | None, driver: Driver) -> bool:
+        """Whether `require_identity` and `image` answer from what this process knows, without a call to the cloud."""
+        now = self._monotonic()
+        until, known = self._images.get((name, region, wanted, driver), (now, None))
+        return self._trusted_until.get(name, 0.0) > now and until > now and known is not None
+
     def refuse_image(self, name: str, region: str, image: str, error: Refused) -> None:
         """A launch with this named image was refused, and the image may be the cause: it is not tried for a while.
 

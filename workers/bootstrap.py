@@ -33,7 +33,7 @@ from workers.runtime import Runtime, cool_offs_from, read_installation, timing_f
 log = structlog.get_logger(__name__)
 
 _EXTRA_CONNECTIONS = 8
-_CATALOGUE_SECONDS = 0.5
+_CATALOGUE_SECONDS = 1.0
 _RIGHT_MISSING = "42501"
 """SQLSTATE insufficient_privilege."""
 

@@ -1,6 +1,6 @@
 """Rows for tests of statements, made as the program makes them, and short ways to look at them."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -15,6 +15,7 @@ from app.db.core.ids import new_id
 from app.db.core.prepared import Bound
 from app.db.leases import claims
 from app.db.leases.loaded_leases import lease_from_row
+from app.db.leases.transitions import locked
 from app.db.schema.tables import attempt, lease, quota, tenant
 from app.db.tenancy import budgets, commitments, quotas
 from app.db.tenancy.quotas import NewCommitment
@@ -208,10 +209,16 @@ class Store:
     def hold(
         self, tenant_id: TenantId, lease_id: LeaseId, amounts: Mapping[str, Decimal], rate: Decimal = Decimal(0)
     ) -> bool:
-        """Changes what a lease holds, as placing does: under the lease's row lock, all of it or nothing."""
+        """`hold_each` of one lease."""
+        return self.hold_each(tenant_id, [lease_id], amounts, rate)
+
+    def hold_each(
+        self, tenant_id: TenantId, lease_ids: Sequence[LeaseId], amounts: Mapping[str, Decimal], rate: Decimal
+    ) -> bool:
+        """Changes what leases hold, as placing does: under their row locks, all of it or nothing."""
         with self.database.begin() as connection:
-            connection.execute(select(lease.c.id).where(lease.c.id == lease_id).with_for_update())
-            fits = reserve_quota(connection, tenant_id, lease_id, amounts, rate=rate).fits
+            connection.execute(*locked(lease_ids))
+            fits = reserve_quota(connection, tenant_id, lease_ids, amounts, rate=rate).fits
             if not fits:
                 connection.rollback()
         return fits

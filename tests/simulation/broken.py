@@ -27,8 +27,9 @@ from app.domain.lifecycle import Rest, Verify
 from workers.accounts import error_json
 from workers.groups import coordinator
 from workers.lifecycle import reconciler
-from workers.lifecycle.steps import context, end, place, plan, record_batch, send, send_batch, settle
+from workers.lifecycle.steps import context, end, place, place_together, plan, record_batch, send, send_batch, settle
 from workers.lifecycle.steps.context import StepContext
+from workers.lifecycle.steps.launch_spec import Private, launch_spec
 from workers.lifecycle.steps.record_batch import SentBatch
 from workers.observation import inventory
 from workers.providers.errors import ProviderError
@@ -89,16 +90,17 @@ def the_next_pool_before_the_last_one_is_empty(patch: pytest.MonkeyPatch) -> Non
 
 
 def the_call_before_its_row(patch: pytest.MonkeyPatch) -> None:
-    store = plan.store_attempt
+    store = plan.store_attempts
 
-    def call_first(ctx: StepContext, offering: Any, image: Image) -> None:
-        n = ctx.lease.attempts_count + 1
-        spec = plan._spec(ctx, offering, image, n, plan._Private(None, 864000))
-        provider = ctx.runtime.accounts.provider(offering.key.account)
-        provider.launch(offering.key.region, provider.plan(spec))
-        store(ctx, offering, image)
+    def call_first(leases: Sequence[StepContext], offering: Any, image: Image) -> list[StepContext]:
+        for ctx in leases:
+            spec = launch_spec(ctx, offering, image, ctx.lease.attempts_count + 1, Private(None, 864000))
+            provider = ctx.runtime.accounts.provider(offering.key.account)
+            provider.launch(offering.key.region, provider.plan(spec))
+        return store(leases, offering, image)
 
-    patch.setattr(place, "store_attempt", call_first)
+    patch.setattr(place, "store_attempts", call_first)
+    patch.setattr(place_together, "store_attempts", call_first)
 
 
 def an_empty_listing_is_believed(patch: pytest.MonkeyPatch) -> None:

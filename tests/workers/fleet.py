@@ -312,7 +312,7 @@ class Fleet:
         with self.runtime.database.begin() as connection:
             connection.execute(delete(attempt).where(attempt.c.lease_id == lease_id))
             connection.execute(
-                *quotas.reserve(self.tenant_id, lease_id, {"gpus": Decimal(1), "leases": Decimal(1)}, Decimal(0))
+                *quotas.reserve(self.tenant_id, [lease_id], {"gpus": Decimal(1), "leases": Decimal(1)}, Decimal(0))
             )
             connection.execute(update(lease).where(lease.c.id == lease_id).values(**values))
 

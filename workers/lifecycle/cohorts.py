@@ -1,6 +1,6 @@
 """Cohorts: leases claimed in one sweep. Those that need the same step share its statements, and one call to the provider.
 
-What a cohort cannot share, each lease does alone: a placement, a create call, a step that failed for the cohort.
+What a cohort cannot share, each lease does alone: a create call, a placement unlike others, a step that failed for the cohort.
 """
 
 from collections import defaultdict
@@ -17,13 +17,15 @@ from app.db.leases import claims
 from app.db.leases.claims import ClaimRest
 from app.domain.ids import LeaseId
 from app.domain.leases import LeaseState
-from app.domain.lifecycle import Enter, Rest, Step, Terminate, bounded, decide
+from app.domain.lifecycle import Enter, Place, Rest, Send, Step, Terminate, bounded, decide
 from workers.brakes import HELD_PAUSE, is_on_hold
 from workers.database import is_outage
 from workers.lifecycle.bulkheads import CrowdedError
+from workers.lifecycle.steps.company import await_company
 from workers.lifecycle.steps.console import needs_console
 from workers.lifecycle.steps.context import StepContext, context_from_row
 from workers.lifecycle.steps.enter import enter_active, enter_booting
+from workers.lifecycle.steps.place_together import Alike, alike, place_each
 from workers.lifecycle.steps.terminate import terminate_each
 from workers.runtime import Runtime
 
@@ -40,8 +42,8 @@ class _Ending(NamedTuple):
     region: str
 
 
-_Shared = LeaseState | _Ending
-"""What leases have in common that share a step: the state that they enter, or where their VMs end."""
+_Shared = LeaseState | _Ending | Alike
+"""What leases have in common that share a step: the state that they enter, where their VMs end, or where they are placed."""
 
 _ENTER: dict[LeaseState, Callable[[Sequence[StepContext]], list[StepContext]]] = {
     LeaseState.BOOTING: enter_booting,
@@ -112,12 +114,16 @@ class Cohort:
     def _decide(self, ctx: StepContext) -> Step:
         if is_on_hold(self._runtime.database, ctx.row):
             return Rest(ctx.now + HELD_PAUSE)
-        return decide(ctx.lease, ctx.now, self._runtime.timing)
+        step = decide(ctx.lease, ctx.now, self._runtime.timing)
+        rest = await_company(ctx) if isinstance(step, Send) else None
+        return rest or step
 
     def _shared(self, ctx: StepContext, step: Step) -> _Shared | None:
         match step:
             case Enter(state):
                 return state
+            case Place():
+                return alike(ctx)
             case Terminate() if not needs_console(ctx) and ctx.provider.limits.terminations > 1:
                 return _Ending(ctx.attempt.account, ctx.attempt.region)
             case _:
@@ -128,14 +134,17 @@ class Cohort:
         if len(leases) == 1:
             self._hand_over([leases[0].lease.id])
             return None
-        with self._executing("Terminate" if isinstance(shared, _Ending) else "Enter", leases):
-            if isinstance(shared, _Ending):
+        if isinstance(shared, _Ending):
+            with self._executing("Terminate", leases):
                 return self._terminate(shared, leases)
-            entered = {ctx.lease.id for ctx in _ENTER[shared](leases)}
-        for ctx in leases:
-            if ctx.lease.id in entered:
-                log.info("step", lease_id=ctx.lease.id, step="Enter", state=str(ctx.lease.state), to=str(shared))
-        self._hand_over([ctx.lease.id for ctx in leases if ctx.lease.id not in entered])
+        name = "Place" if isinstance(shared, Alike) else "Enter"
+        with self._executing(name, leases):
+            moved = place_each(leases, shared.offering) if isinstance(shared, Alike) else _ENTER[shared](leases)
+        to = {} if isinstance(shared, Alike) else {"to": str(shared)}
+        for ctx in moved:
+            log.info("step", lease_id=ctx.lease.id, step=name, state=str(ctx.lease.state), **to)
+        left = {ctx.lease.id for ctx in leases} - {ctx.lease.id for ctx in moved}
+        self._hand_over(left)
         return None
 
     def _terminate(self, ending: _Ending, leases: Sequence[StepContext]) -> Rest | None:

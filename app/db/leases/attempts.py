@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from sqlalchemy import (
-    BindParameter,
     Case,
     ColumnElement,
     Interval,
@@ -40,6 +39,7 @@ from sqlalchemy.dialects.postgresql import Insert, insert
 
 from app.db.core.column_types import Json, Time
 from app.db.core.prepared import Bound, Shape, plain, setting, shape
+from app.db.core.recordset import ROWS, hexadecimal, recordset
 from app.db.leases.billing import ends_at
 from app.db.leases.claims import held_by
 from app.db.operations import cluster
@@ -48,12 +48,37 @@ from app.domain.ids import AttemptId, LeaseId
 from app.domain.leases import LIVE_ATTEMPT, AttemptState, VmState
 
 _THIS = attempt.c.id == bindparam("attempt", type_=Text)
-_PLAN = insert(attempt)
 
 
-def plan(values: dict[str, Any]) -> Bound[Insert]:
-    """T2: records the intent, before any side effect."""
-    return Bound(_PLAN, values)
+class PlannedAttempt(NamedTuple):
+    """What a new attempt has of its own, where several are planned together."""
+
+    id: AttemptId
+    lease_id: LeaseId
+    token: str
+    params: Mapping[str, Any] | None
+    params_hash: str
+    host_key_hash: bytes | None
+    agent_hash: bytes | None
+
+    def as_row(self) -> dict[str, Any]:
+        """A row of the statement of `plan`."""
+        hashes = {name: hexadecimal(getattr(self, name)) for name in ("host_key_hash", "agent_hash")}
+        return {**self._asdict(), **hashes}
+
+
+@lru_cache(maxsize=16)
+def _plan(shared: tuple[str, ...]) -> Insert:
+    names = PlannedAttempt._fields
+    own = recordset("own", *(column(name, attempt.c[name].type) for name in names))
+    same = (bindparam(f"new_{name}", type_=attempt.c[name].type) for name in shared)
+    return insert(attempt).from_select([*names, *shared], select(*(own.c[name] for name in names), *same))
+
+
+def plan(planned: Sequence[PlannedAttempt], shared: Mapping[str, Any]) -> Bound[Insert]:
+    """T2: records the intent, before any side effect. `shared`: the columns that are the same for all attempts."""
+    rows = json.dumps([one.as_row() for one in planned])
+    return Bound(_plan(tuple(shared)), {ROWS: rows, **plain(shared)})
 
 
 MAY_SEND = (
@@ -159,13 +184,7 @@ _FACTS = ("instance_id", "vm_state", "public_ip", "private_ip", "vm_reason")
 
 @lru_cache(maxsize=1)
 def _known_each() -> Update:
-    fields = [column(name, attempt.c[name].type) for name in ("id", "token", *_FACTS)]
-    rows: BindParameter[str] = bindparam("rows", type_=Text)
-    vm = (
-        func.jsonb_to_recordset(cast(rows, Json))
-        .table_valued(*fields, name="vm")
-        .render_derived(name="vm", with_types=True)
-    )
+    vm = recordset("vm", *(column(name, attempt.c[name].type) for name in ("id", "token", *_FACTS)))
     reason = func.coalesce(vm.c.vm_reason, attempt.c.vm_reason)
     changes = {**{name: vm.c[name] for name in _FACTS}, "vm_reason": reason, "error": literal(None, Json)}
     return _known_by(changes, attempt.c.id == vm.c.id, attempt.c.token == vm.c.token)
@@ -182,7 +201,7 @@ class KnownVm(NamedTuple):
 def known_each(vms: Sequence[KnownVm]) -> Bound[Update]:
     """`known` for several attempts in one statement. The caller has locked their leases."""
     rows = [{"id": vm.attempt_id, "token": vm.token, **vm.facts} for vm in sorted(vms)]
-    return Bound(_known_each(), {"rows": json.dumps(rows)})
+    return Bound(_known_each(), {ROWS: json.dumps(rows)})
 
 
 @lru_cache(maxsize=16)

@@ -99,7 +99,7 @@ def _claim(of: Sequence[Any], *, limit: int, hold_seconds: float, number: int | 
         select(lease.c.id)
         .join(attempt, newest[0] & newest[1])
         .where(*of, is_free(), *MAY_SEND)
-        .order_by(attempt.c.created_at)
+        .order_by(lease.c.slot_at.is_not(None), attempt.c.created_at)
         .limit(limit)
         .with_for_update(of=lease, skip_locked=True)
         .cte("company")
@@ -126,7 +126,7 @@ def claim_company(
 ) -> Bound[Update]:
     """Claims leases of the tenant whose attempts can be sent with the leader's. Skips those that others hold or lock.
 
-    Returns (id, claim_id) rows.
+    Other leaders come last: what they leave behind would have no leader. Returns (id, claim_id) rows.
     """
     may_join = (
         lease.c.id != leader,

@@ -60,6 +60,7 @@ def unextended(lease_id: LeaseId, expires_at: datetime) -> Bound[Select[Any]]:
 
 _PRIVATE = (
     select(
+        lease.c.id.label("lease_id"),
         tenant.c.max_total_seconds,
         lease_secret.c.startup_script,
         lease_group.c.id.label("group_id"),
@@ -67,21 +68,21 @@ _PRIVATE = (
         lease_group.c.interconnect,
     )
     .select_from(
-        tenant.outerjoin(lease_secret, lease_secret.c.lease_id == bindparam("lease", type_=Text))
-        .outerjoin(lease, lease.c.id == bindparam("lease", type_=Text))
+        lease.join(tenant, tenant.c.id == lease.c.tenant_id)
+        .outerjoin(lease_secret, lease_secret.c.lease_id == lease.c.id)
         .outerjoin(lease_group, lease_group.c.id == lease.c.group_id)
     )
-    .where(tenant.c.id == bindparam("tenant", type_=Text))
+    .where(lease.c.id == func.any(bindparam("leases", type_=ARRAY(Text))))
 )
 
 
-def private(lease_id: LeaseId, tenant_id: TenantId) -> Bound[Select[Any]]:
-    """One row (max_total_seconds, startup_script, group_id, placement, interconnect): data that only a launch needs.
+def private(lease_ids: Iterable[LeaseId]) -> Bound[Select[Any]]:
+    """A row (lease_id, max_total_seconds, startup_script, group_id, placement, interconnect) for each lease.
 
-    `max_total_seconds`: the longest duration of the lease in seconds, extensions included. `startup_script`: null when
-    the lease has none. The others are of the lease's group: null when it has none.
+    Only a launch needs these data. `max_total_seconds`: the longest duration of the lease in seconds, extensions
+    included. `startup_script`: null when the lease has none. The others are of the lease's group: null when it has none.
     """
-    return Bound(_PRIVATE, {"lease": lease_id, "tenant": tenant_id})
+    return Bound(_PRIVATE, {"leases": list(lease_ids)})
 
 
 def forget_script(lease_id: LeaseId) -> Delete:

@@ -9,14 +9,12 @@ from uuid import UUID
 
 from sqlalchemy import (
     ARRAY,
-    BindParameter,
     ColumnClause,
     ColumnElement,
     Select,
     Text,
     Uuid,
     bindparam,
-    cast,
     column,
     func,
     select,
@@ -27,6 +25,7 @@ from sqlalchemy.sql.dml import ReturningInsert
 
 from app.db.core.column_types import Json
 from app.db.core.prepared import Bound, Shape, plain, setting, shape
+from app.db.core.recordset import ROWS, recordset
 from app.db.core.tenant_scope import asking, parameter
 from app.db.events.events import NewEvent, append_each, append_to_leases, told
 from app.db.schema.tables import event, lease, lease_group
@@ -141,7 +140,7 @@ def write_each(
         for change, one in ((change, told(change.event)) for change in changes)
     ]
     common = dict(values or {})
-    parameters = {"rows": json.dumps(rows, default=str), "event_type": changes[0].event.type, **(given or {})}
+    parameters = {ROWS: json.dumps(rows, default=str), "event_type": changes[0].event.type, **(given or {})}
     return Bound(_written_each(to, tuple(where), shape(common), own), {**parameters, **plain(common)})
 
 
@@ -157,12 +156,7 @@ def _written_each(
         column("event_request_id", Text),
         *(column(f"new_{name}", lease.c[name].type) for name in own),
     ]
-    rows: BindParameter[str] = bindparam("rows", type_=Text)
-    row = (
-        func.jsonb_to_recordset(cast(rows, Json))
-        .table_valued(*fields, name="own")
-        .render_derived(name="own", with_types=True)
-    )
+    row = recordset("own", *fields)
     changed = (
         update(lease)
         .where(lease.c.id == row.c.id, _is_held(row.c.claim), *where, *_from_sources(to))

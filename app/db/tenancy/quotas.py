@@ -5,7 +5,7 @@ the order tenant, lease, attempt, quota, and rows of quota in sorted order. No t
 The amounts of budgets are computed in the statements: see `app.db.tenancy.commitments`.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from decimal import Decimal
@@ -39,7 +39,7 @@ _CHANGE = f"""
         SELECT count(q.resource) = count(*) AS counted, coalesce(bool_and(q.resource IS NOT NULL AND {_FITS}), TRUE) AS fits,
             coalesce(bool_or(d.resource LIKE 'budget:%' AND NOT {_FITS}), FALSE) AS over_budget
         FROM delta d LEFT JOIN locked q USING (resource)),
-    made AS (SELECT d.resource, d.delta FROM delta d, answer a WHERE a.counted AND (a.fits OR d.delta < 0)),
+    made AS (SELECT d.resource, d.delta FROM delta d, answer a WHERE a.counted AND (a.fits OR d.delta <= 0)),
     changed AS (
         UPDATE quota q SET used = greatest(q.used + m.delta, 0){{spent}} FROM made m
         WHERE q.tenant_id = :tenant_id AND q.resource = m.resource)
@@ -94,25 +94,32 @@ members (1)."""
 ADMIT_LEASE = Compiled(_admitting(_CLAIMED).bindparams(bindparam("lease_id", type_=Id)))
 """As ADMIT, for one lease that the transaction has inserted, with its claims. Parameter besides: lease_id."""
 
-# `spending` has the budgets of the lease; `left_to` is what a lease leaves in those that no longer count it.
+# `spending` has the budgets of the leases; `left_to` is what leases leave in those that no longer count them. Either all
+# leases change what they hold of a resource, or none does.
+_LEASES = "CAST(:leases AS text[])"
 _RESERVE = f"""
     WITH {{held_by}},
-    wanted AS ({{wanted}} SELECT resource, amount FROM budgeted),
-    held AS (SELECT resource, amount, base FROM quota_claim WHERE lease_id = :lease_id{{these}}),
+    wanted AS ({{wanted}} SELECT lease_id, resource, amount FROM budgeted),
+    held AS (SELECT lease_id, resource, amount, base FROM quota_claim WHERE lease_id = ANY({_LEASES}){{these}}),
     left_to AS (
-        SELECT h.resource, round(greatest({{accrued}} - h.base, 0), 6) AS amount FROM held h JOIN lease l ON l.id = :lease_id
-        WHERE h.resource LIKE 'budget:%' AND NOT EXISTS (SELECT FROM budgeted b WHERE b.resource = h.resource)),
-    delta AS (
-        SELECT resource, coalesce(w.amount, 0) - coalesce(h.amount, 0) AS delta FROM wanted w FULL JOIN held h USING (resource)
-        WHERE coalesce(w.amount, 0) <> coalesce(h.amount, 0)), {_CHANGE},
+        SELECT h.resource, sum(round(greatest({{accrued}} - h.base, 0), 6)) AS amount FROM held h JOIN lease l ON l.id = h.lease_id
+        WHERE h.resource LIKE 'budget:%' AND NOT EXISTS (
+            SELECT FROM budgeted b WHERE b.lease_id = h.lease_id AND b.resource = h.resource) GROUP BY 1),
+    change AS (
+        SELECT lease_id, resource, coalesce(w.amount, 0) - coalesce(h.amount, 0) AS delta
+        FROM wanted w FULL JOIN held h USING (lease_id, resource) WHERE coalesce(w.amount, 0) <> coalesce(h.amount, 0)),
+    delta AS (SELECT resource, sum(delta) AS delta FROM change GROUP BY 1), {_CHANGE},
     dropped AS (
         DELETE FROM quota_claim c USING answer a
-        WHERE c.lease_id = :lease_id{{these}} AND a.counted AND NOT EXISTS (SELECT FROM wanted w WHERE w.resource = c.resource)),
+        WHERE c.lease_id = ANY({_LEASES}){{these}} AND a.counted
+          AND NOT EXISTS (SELECT FROM wanted w WHERE w.lease_id = c.lease_id AND w.resource = c.resource)
+          AND (c.amount = 0 OR EXISTS (SELECT FROM made m WHERE m.resource = c.resource))),
     claimed AS (
         INSERT INTO quota_claim (lease_id, tenant_id, resource, amount, base)
-        SELECT :lease_id, :tenant_id, w.resource, w.amount, coalesce(b.base, 0)
-        FROM wanted w CROSS JOIN answer a LEFT JOIN made m USING (resource) LEFT JOIN budgeted b USING (resource)
-        WHERE m.resource IS NOT NULL OR (a.counted AND w.amount = 0)
+        SELECT w.lease_id, :tenant_id, w.resource, w.amount, coalesce(b.base, 0)
+        FROM wanted w CROSS JOIN answer a LEFT JOIN made m USING (resource)
+            LEFT JOIN held h USING (lease_id, resource) LEFT JOIN budgeted b USING (lease_id, resource)
+        WHERE m.resource IS NOT NULL OR (a.counted AND w.amount = 0 AND coalesce(h.amount, 0) = 0)
         ON CONFLICT (lease_id, resource) DO UPDATE SET amount = excluded.amount)
     SELECT fits, over_budget, NOT counted AS uncounted FROM answer
     """
@@ -120,14 +127,16 @@ _LEAVES = ", spent = q.spent + coalesce((SELECT t.amount FROM left_to t WHERE t.
 
 
 def _reserving(*, rate: str, wanted: str, these: str) -> TextClause:
-    held_by = commitments.held_by("l.id = :lease_id", rate=rate, base=f"coalesce(c.base, {commitments.BASE_NOW})")
+    base = f"coalesce(c.base, {commitments.BASE_NOW})"
+    held_by = commitments.held_by(f"l.id = ANY({_LEASES})", rate=rate, base=base)
     names = {"held_by": held_by, "wanted": wanted, "these": these, "accrued": commitments.ACCRUED}
     return text(_RESERVE.format(tenant=":tenant_id", spent=_LEAVES, **names)).bindparams(
-        bindparam("lease_id", type_=Id), bindparam("tenant_id", type_=Id)
+        bindparam("tenant_id", type_=Id)
     )
 
 
-_RESERVE_AT = _reserving(rate="CAST(:rate AS numeric)", wanted=_WANTED + " UNION ALL", these="")
+_WANTED_EACH = f"SELECT lease_id, w.* FROM unnest({_LEASES}) AS lease_id CROSS JOIN ({_WANTED}) w UNION ALL"
+_RESERVE_AT = _reserving(rate="CAST(:rate AS numeric)", wanted=_WANTED_EACH, these="")
 _RECOMMIT = _reserving(rate=commitments.PRESENT_RATE, wanted="", these=" AND resource LIKE 'budget:%'")
 
 _RELEASE = text(
@@ -176,20 +185,22 @@ def admit(
     return _ADMIT.bindparams(**given, **_arrays(amounts), **about)
 
 
-def reserve(tenant_id: TenantId, lease_id: LeaseId, amounts: Mapping[str, Decimal], rate: Decimal) -> Bound[TextClause]:
-    """Changes the reservation of the lease to `amounts`, and of budgets to what it holds at `rate` (USD an hour).
+def reserve(
+    tenant_id: TenantId, lease_ids: Collection[LeaseId], amounts: Mapping[str, Decimal], rate: Decimal
+) -> Bound[TextClause]:
+    """Changes the reservation of each lease to `amounts`, and of budgets to what it holds at `rate` (USD an hour).
 
-    The caller holds the lease's row lock. Returns one row (fits, over_budget, uncounted). Decreases are always made.
-    Increases are made all together (`fits`), or not at all. Claims and `used` agree either way, so the caller may
-    commit or roll back. `uncounted`: nothing was done, since a resource has no row of quota. The caller then calls
-    `ensure_rows` and repeats the statement.
+    The caller holds the leases' row locks. Returns one row (fits, over_budget, uncounted). What counts is the sum of a
+    resource over all leases. Decreases are always made. Increases are made all together (`fits`), or not at all. Claims
+    and `used` agree either way, so the caller may commit or roll back. `uncounted`: nothing was done, since a resource
+    has no row of quota. The caller then calls `ensure_rows` and repeats the statement.
     """
-    return Bound(_RESERVE_AT, {"tenant_id": tenant_id, "lease_id": lease_id, "rate": rate, **_arrays(amounts)})
+    return Bound(_RESERVE_AT, {"tenant_id": tenant_id, "leases": list(lease_ids), "rate": rate, **_arrays(amounts)})
 
 
 def recommit(tenant_id: str, lease_id: str) -> Bound[TextClause]:
     """As `reserve`, of budgets alone and at the present rate: after a change of the lease's end, labels or cap."""
-    return Bound(_RECOMMIT, {"tenant_id": tenant_id, "lease_id": lease_id})
+    return Bound(_RECOMMIT, {"tenant_id": tenant_id, "leases": [lease_id]})
 
 
 def release(lease_id: LeaseId) -> Executable:

@@ -3,7 +3,7 @@
 The machine uses the amounts and the statements of production, and commits where production commits.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from decimal import Decimal
@@ -60,6 +60,14 @@ class Reservation:
     rate: Decimal
     team: str
     planned: bool = False
+
+
+def total(several: Iterable[Amounts]) -> Amounts:
+    added: dict[str, Decimal] = {}
+    for amounts_of_one in several:
+        for name, amount in amounts_of_one.items():
+            added[name] = added.get(name, NOTHING) + amount
+    return added
 
 
 @dataclass
@@ -146,6 +154,21 @@ class QuotaLife(stateful.RuleBasedStateMachine):
             lease.planned = self.model.fits(lease.held, target)
             assert self.store.hold(self.tenant, lease_id, needed, lease.rate + more) == lease.planned
             lease.held = target if lease.planned else lease.held
+
+    @stateful.precondition(lambda self: len(self.waiting()) > 1)
+    @stateful.rule(choice=whichever, rate=rates)
+    def place_together(self, choice: int, rate: Decimal) -> None:
+        """A worker plans an attempt of every waiting lease at one offering: of all, or of none."""
+        together = self.waiting()
+        needed = amounts(self.offering(sorted(TYPES)[choice % len(TYPES)]))
+        targets = {lease_id: needed | self.model.counting(lease.team, rate) for lease_id, lease in together.items()}
+        fits = self.model.fits(total(lease.held for lease in together.values()), total(targets.values()))
+        assert self.store.hold_each(self.tenant, list(together), needed, rate) == fits
+        for lease_id, lease in together.items():
+            lease.held, lease.planned = (targets[lease_id], True) if fits else (lease.held, False)
+
+    def waiting(self) -> dict[LeaseId, Reservation]:
+        return {lease_id: lease for lease_id, lease in self.model.leases.items() if not lease.planned}
 
     @stateful.precondition(lambda self: len(self.model.budgets) < MOST_BUDGETS)
     @stateful.rule(team=st.none() | teams, above=st.integers(-2, 12))

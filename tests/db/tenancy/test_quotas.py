@@ -123,6 +123,29 @@ def test_an_offering_that_does_not_fit_leaves_what_the_lease_holds(store: Store)
     assert store.used(tenant) == ONE
 
 
+FOUR = {"gpus": Decimal(4), "leases": Decimal(1)}
+
+
+def test_leases_that_are_placed_together_fit_together_or_not_at_all(store: Store) -> None:
+    tenant = store.tenant(gpus=8, leases=None)
+    leases = [lease_id for lease_id in (store.admit(tenant, ONE) for _ in range(3)) if lease_id is not None]
+    assert not store.hold_each(tenant, leases, FOUR, Decimal(0))
+    assert store.used(tenant) == {"gpus": 3, "leases": 3}
+    assert store.hold_each(tenant, leases[:2], {"gpus": Decimal(3), "leases": Decimal(1)}, Decimal(0))
+    assert store.used(tenant) == {"gpus": 7, "leases": 3}
+    assert store.all(quotas.RECOUNT) == []
+
+
+def test_what_one_lease_gives_back_another_one_may_take_in_the_same_step(store: Store) -> None:
+    tenant = store.tenant(gpus=6, leases=None)
+    larger, smaller = store.admit(tenant, {"gpus": Decimal(5), "leases": Decimal(1)}), store.admit(tenant, ONE)
+    assert larger is not None
+    assert smaller is not None
+    assert store.hold_each(tenant, [larger, smaller], {"gpus": Decimal(3), "leases": Decimal(1)}, Decimal(0))
+    assert store.used(tenant) == {"gpus": 6, "leases": 2}
+    assert store.all(quotas.RECOUNT) == []
+
+
 SPENDING = {**ONE, "spend_per_hour": Decimal(2)}
 PLANNED = {"gpus": Decimal(4), "gpus:A100": Decimal(4), "leases": Decimal(1), "spend_per_hour": Decimal(1)}
 

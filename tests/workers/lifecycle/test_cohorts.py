@@ -1,8 +1,7 @@
 """Leases that are claimed together share statements and calls, and a lease that cannot is moved alone."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
-from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -12,16 +11,13 @@ from app.db.leases import claims
 from app.db.schema.tables import attempt, event, lease, offering
 from app.domain.ids import LeaseId
 from app.domain.leases import LeaseState
+from tests.workers.cohorts import created, move
 from tests.workers.fleet import ACCOUNT, REGION, Fleet
 from workers.brakes import set_hold
 from workers.lifecycle import cohorts
 from workers.lifecycle.cohorts import Cohort
 from workers.lifecycle.steps.context import StepContext
 from workers.observation.watch import watch
-
-
-def created(fleet: Fleet, count: int) -> list[LeaseId]:
-    return [fleet.create(name=f"t{number}", wait_seconds=600) for number in range(count)]
 
 
 def drive_all(fleet: Fleet, leases: list[LeaseId], state: str) -> None:
@@ -37,19 +33,6 @@ def booted(fleet: Fleet, count: int) -> list[LeaseId]:
     fleet.wait_for(lambda: all(vm["ready"] for vm in fleet.vms()))
     watch(fleet.runtime, ACCOUNT, REGION)
     return leases
-
-
-def move(fleet: Fleet, alone: Callable[[LeaseId, Any], object] | None = None) -> list[LeaseId]:
-    """Moves the leases that are due once, as one cohort. Returns those that were left to be moved alone."""
-    left: list[LeaseId] = []
-
-    def move_alone(lease_id: LeaseId, claim_id: Any) -> None:
-        left.append(lease_id)
-        (alone or fleet.reconciler.run)(lease_id, claim_id)
-
-    rows = fleet.runtime.database.all(claims.claim_due(100, fleet.runtime.settings.claim_seconds))
-    Cohort(fleet.runtime, {LeaseId(row.id): row.claim_id for row in rows}, move_alone).move()
-    return left
 
 
 def test_ready_leases_become_active_together_and_rest(fleet: Fleet) -> None:

@@ -70,16 +70,16 @@ def test_an_extension_before_the_vm_is_planned_counts(start: Start, monkeypatch:
     """Extended between the look at the lease and the plan: the plan is made anew."""
     fleet = start(extendable="false")
     lease_id = fleet.create(**request("gcp"), ttl=3600)
-    store = plan.store_attempt
+    store = plan.store_attempts
     extended: list[LeaseId] = []
 
-    def store_after_an_extension(*arguments: Any) -> None:
+    def store_after_an_extension(*arguments: Any) -> Any:
         if not extended:
             extended.append(lease_id)
             fleet.extend(lease_id, 7200)
-        store(*arguments)
+        return store(*arguments)
 
-    monkeypatch.setattr("workers.lifecycle.steps.place.store_attempt", store_after_an_extension)
+    monkeypatch.setattr("workers.lifecycle.steps.place.store_attempts", store_after_an_extension)
     fleet.drive_to(lease_id, "active")
     assert extended
     assert 7200 + GRACE - 10 <= longest_run(fleet, lease_id) <= 7200 + GRACE

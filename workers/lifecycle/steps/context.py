@@ -1,6 +1,6 @@
 """The context of a step, and the writes that steps share."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -188,16 +188,17 @@ def change_each(
     connection: Connection,
     changes: Sequence[OwnChange],
     *,
-    to: LeaseState,
+    to: LeaseState | None,
+    where: Iterable[ColumnElement[bool]] = (),
     given: Mapping[str, Any] | None = None,
     values: Mapping[str, Any] | None = None,
 ) -> list[StepContext]:
     """`change` for several wanted leases, which the caller has locked. Returns those whose guards held.
 
-    `values` and their parameters `given` are the same for all.
+    Guards and `values`, and their parameters `given`, are the same for all.
     """
     rows = [LeaseChange(one.ctx.lease.id, one.ctx.claim_id, one.event, one.values) for one in changes]
-    statement = write_each(rows, to=to, where=[NOT_HELD, launches.WANTED], given=given, values=values)
+    statement = write_each(rows, to=to, where=[*where, NOT_HELD, launches.WANTED], given=given, values=values)
     written = {row.lease_id for row in connection.execute(*statement)}
     return [one.ctx for one in changes if one.ctx.lease.id in written]
 
@@ -211,16 +212,21 @@ class Reserved:
 
 
 def reserve_quota(
-    connection: Connection, tenant_id: TenantId, lease_id: LeaseId, amounts: Mapping[str, Decimal], *, rate: Decimal
+    connection: Connection,
+    tenant_id: TenantId,
+    lease_ids: Collection[LeaseId],
+    amounts: Mapping[str, Decimal],
+    *,
+    rate: Decimal,
 ) -> Reserved:
-    """Changes the lease's reserved quota to `amounts`, and what it holds of budgets to that of `rate` (USD an hour).
+    """Changes the reserved quota of each lease to `amounts`, and what it holds of budgets to that of `rate` (USD an hour).
 
-    Increases that do not fit are not reserved. The decreases are released in any case.
+    Increases that do not fit together are not reserved. The decreases are released in any case.
     """
-    held = connection.execute(*quotas.reserve(tenant_id, lease_id, amounts, rate)).one()
+    held = connection.execute(*quotas.reserve(tenant_id, lease_ids, amounts, rate)).one()
     if held.uncounted:
         connection.execute(quotas.ensure_rows(tenant_id, amounts))
-        held = connection.execute(*quotas.reserve(tenant_id, lease_id, amounts, rate)).one()
+        held = connection.execute(*quotas.reserve(tenant_id, lease_ids, amounts, rate)).one()
     return Reserved(fits=held.fits, over_budget=held.over_budget)
 
 
@@ -235,5 +241,5 @@ def reserve_minimum(connection: Connection, ctx: StepContext) -> None:
     rate = next(
         (one for one in (ctx.row.lease_minimum_rate, ctx.row.lease_estimated_price_per_hour) if one), Decimal(0)
     )
-    if not reserve_quota(connection, ctx.lease.tenant_id, ctx.lease.id, minimum, rate=rate).fits:
+    if not reserve_quota(connection, ctx.lease.tenant_id, [ctx.lease.id], minimum, rate=rate).fits:
         log.info("the lease holds less quota than admission reserved")

@@ -2,46 +2,37 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 from app.db.events.events import NewEvent
 from app.db.groups.writes import wake
-from app.db.leases import attempts, launches
-from app.domain.cool_off import CoolOffReason
+from app.db.leases import attempts
 from app.domain.event_parts import EventReason
 from app.domain.events import LeaseQueued
 from app.domain.lease_offerings import for_term
 from app.domain.leases import Lease, LeaseState
 from app.domain.lifecycle import Rest
 from app.domain.offerings import Offering, OfferingKey
-from app.domain.placement import PATIENCE, Requirements, much_dearer, tried_offerings
+from app.domain.placement import PATIENCE, Ranking, Requirements, much_dearer, tried_offerings
 from app.domain.placement_failure import NO_ANSWER, why_exhausted
 from app.domain.reasons import Origin, Reason, ReasonCode
 from workers.accounts import error_json
 from workers.lifecycle.bulkheads import CrowdedError
-from workers.lifecycle.steps.batch_plan import most_together
 from workers.lifecycle.steps.context import StepContext, change, offering_key
 from workers.lifecycle.steps.end import begin_release
-from workers.lifecycle.steps.plan import DoesNotFitError, store_attempt
+from workers.lifecycle.steps.plan import DoesNotFitError, store_attempts
 from workers.lifecycle.steps.readiness import (
     LONGEST_RETRY_PAUSE,
-    RETRY_PAUSE,
     NotReadyError,
-    out_of_reach,
-    require_trust,
-    set_aside,
 )
 from workers.lifecycle.steps.reservation_slot import NoSlotError, lease_term
+from workers.lifecycle.steps.usable_image import NEXT, usable_image
 from workers.providers.errors import (
-    CredentialsRejected,
-    ImageMissing,
     InvalidSpec,
     NotOffered,
     NotPermitted,
     OutcomeUnknown,
-    ProviderError,
-    Throttled,
     Unreachable,
 )
 from workers.providers.types import Image
@@ -93,8 +84,7 @@ def place(ctx: StepContext) -> Rest | None:
     if ctx.row.launches_stopped is not None:
         return Rest(ctx.now + _STOPPED_PAUSE)
     this_pass = _read_pass(ctx)
-    ranked = ctx.runtime.catalogue.ranking(Requirements.of(ctx.lease.request), ctx.now)
-    ranking = for_term(ranked, lease_term(ctx), ctx.now, launching=True)
+    ranking = _ranking(ctx)
     candidates = _in_pool(ctx, ranking.candidates)
     patient_until = ctx.lease.looking_since + PATIENCE
     for offering in _untried(ctx, this_pass, candidates):
@@ -105,7 +95,7 @@ def place(ctx: StepContext) -> Rest | None:
         ):
             continue
         outcome = _plan_at(ctx, offering, this_pass)
-        if outcome is not _NEXT:
+        if outcome is not NEXT:
             return outcome
     not_ready = list(this_pass.not_ready.values())
     if any(entry.awaits_inventory for entry in not_ready):
@@ -121,16 +111,24 @@ def place(ctx: StepContext) -> Rest | None:
     return _wait_or_give_up(ctx, candidates, reason)
 
 
+def first_choice(ctx: StepContext) -> Offering | None:
+    """The offering that a lease tries first when a pass begins. None: the lease is in a pass, or nothing fits it."""
+    if ctx.lease.pass_started_at is not None:
+        return None
+    return next(_untried(ctx, _read_pass(ctx), _in_pool(ctx, _ranking(ctx).candidates)), None)
+
+
+def _ranking(ctx: StepContext) -> Ranking:
+    ranked = ctx.runtime.catalogue.ranking(Requirements.of(ctx.lease.request), ctx.now)
+    return for_term(ranked, lease_term(ctx), ctx.now, launching=True)
+
+
 def _in_pool(ctx: StepContext, candidates: tuple[Offering, ...]) -> tuple[Offering, ...]:
     """What a member of a group may be placed at: offerings of the group's pool."""
     membership = ctx.lease.membership
     if membership is None or membership.pool is None:
         return candidates
     return tuple(offering for offering in candidates if membership.pool.holds(offering))
-
-
-_NEXT = Rest(None)
-"""Outcome of an offering that could not be planned: continue with the next one."""
 
 
 def _read_pass(ctx: StepContext) -> _Pass:
@@ -177,63 +175,15 @@ def _plan_at(ctx: StepContext, offering: Offering, this_pass: _Pass) -> Rest | N
         this_pass.ask_again(offering, timedelta(seconds=error.pause), NO_ANSWER)
     except (InvalidSpec, NotOffered, NotPermitted, OutcomeUnknown, Unreachable) as error:
         this_pass.errors.append(dict(error_json(error)))
-    return _NEXT
+    return NEXT
 
 
 def _plan(ctx: StepContext, offering: Offering) -> Rest | None:
-    with ctx.runtime.bulkheads.inside(offering.key.account):
-        require_trust(ctx, offering)
-        wait = _launch_slot(ctx, offering)
-        if wait is not None:
-            return wait
-        ctx.runtime.accounts.check_image(offering.key.account, offering.key.region, ctx.lease.request.image)
-        image = _image(ctx, offering)
+    image = usable_image(ctx, offering)
     if not isinstance(image, Image):
         return image
-    store_attempt(ctx, offering, image)
+    store_attempts([ctx], offering, image)
     return None
-
-
-def _launch_slot(ctx: StepContext, offering: Offering) -> Rest | None:
-    """Reserves a slot of the provider's launch rate before an attempt is planned. None: the launch may start now.
-
-    Attempts that are launched together take one slot, when they are sent.
-    """
-    runtime = ctx.runtime
-    if most_together(runtime, offering.key) > 1:
-        return None
-    bucket = runtime.pacer.bucket(offering.key.account, offering.key.region, "launch")
-    slot: datetime | None = ctx.row.lease_slot_at
-    if ctx.row.lease_slot_bucket != bucket:
-        slot = runtime.pacer.slot(runtime.accounts.provider(offering.key.account), bucket)
-        if slot is not None and slot > ctx.now:
-            traded = runtime.database.first(launches.trade_slot(ctx.lease.tenant_id, bucket, slot))
-            slot = slot if traded is None else traded.slot_at
-            runtime.database.run(launches.reserve_slot(ctx.lease.id, ctx.claim_id, bucket, slot))
-    return Rest(slot) if slot is not None and slot > ctx.now else None
-
-
-def _image(ctx: StepContext, offering: Offering) -> Image | Rest | None:
-    """The image for the launch. A faulty named image sets no offering aside: leases with another image still use it."""
-    runtime, key, image_name = ctx.runtime, offering.key, ctx.lease.request.image
-    try:
-        return runtime.accounts.image(key.account, key.region, image_name, offering.type.gpu.driver)
-    except (OutcomeUnknown, Unreachable) as error:
-        out_of_reach(ctx, offering, error)
-    except Throttled:
-        return Rest(ctx.now + RETRY_PAUSE)
-    except CredentialsRejected as error:
-        if isinstance(runtime.accounts.verdict(key.account, error), CredentialsRejected):
-            runtime.catalogue.forget()
-            return None
-        set_aside(ctx, key, CoolOffReason.REFUSED, error)
-    except InvalidSpec as error:
-        if image_name is None:
-            set_aside(ctx, key, CoolOffReason.IMAGE_MISSING, error)
-        raise ImageMissing(error.message, code=error.code) from error
-    except ProviderError as error:
-        set_aside(ctx, key, CoolOffReason.PROVIDER_ERROR, error)
-    return _NEXT
 
 
 def _await_listing(ctx: StepContext, not_ready: Sequence[_NotReady], *, patient: bool) -> Rest:

@@ -1,6 +1,8 @@
 """T2: the intent, stored before any side effect: the attempt with token and exact parameters, its quota held."""
 
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from decimal import Decimal
+from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Select
 
@@ -8,27 +10,31 @@ from app.db.core.ids import new_id
 from app.db.core.prepared import Bound
 from app.db.events.events import NewEvent
 from app.db.leases import attempts, launches
-from app.db.leases.transitions import NOW
+from app.db.leases.transitions import NOW, locked
 from app.domain import placed
 from app.domain import quotas as quota_rules
-from app.domain.billing import SECONDS_PER_HOUR
 from app.domain.event_parts import EventOffering
 from app.domain.events import AttemptPlanned, LeaseProvisioning
-from app.domain.ids import AttemptId
-from app.domain.lease_requests import BenchmarkWish, ProofWish
+from app.domain.ids import AttemptId, LeaseId
+from app.domain.lease_requests import ProofWish
 from app.domain.leases import LeaseState
 from app.domain.lifecycle import deadline
 from app.domain.money import format_money
 from app.domain.offerings import Offering, OfferingKey
-from app.domain.proofs import ProofRecord, awaited
+from app.domain.proofs import awaited
 from app.domain.rates import list_price, rate_at
-from app.domain.tags import OwnerTags
-from app.domain.tokens import agent_token, host_key_token, launch_token, params_hash
 from workers.lifecycle.steps.batch_plan import most_together, own_hashes, shared_key
-from workers.lifecycle.steps.context import StepContext, change, must_hold, reserve_quota
-from workers.lifecycle.steps.group_spec import group_spec
+from workers.lifecycle.steps.context import (
+    ClaimLostError,
+    OwnChange,
+    StepContext,
+    change_each,
+    must_hold,
+    reserve_quota,
+)
+from workers.lifecycle.steps.launch_spec import facts, launch_spec, private
 from workers.lifecycle.steps.reservation_slot import ReservationSlot, take_slot
-from workers.providers.types import AgentConfig, GroupSpec, HostKeyReport, Image, LaunchSpec, Params
+from workers.providers.types import Image, LaunchSpec, Params
 
 
 class DoesNotFitError(Exception):
@@ -39,38 +45,82 @@ class DoesNotFitError(Exception):
         self.over_budget = over_budget
 
 
-def store_attempt(ctx: StepContext, offering: Offering, image: Image) -> None:
-    """One transaction. Raises DoesNotFitError, NoSlotError, or ClaimLostError when the lease is no longer ours or wanted."""
-    prices = _price_columns(ctx, offering, image)
-    with ctx.runtime.database.begin() as connection:
-        slot = take_slot(connection, ctx, offering)
-        if slot is not None or not ctx.runtime.accounts.is_extendable(offering.key.account):
-            # the parameters hold the end of the VM: nobody may have extended the lease since it was loaded
-            must_hold(connection.execute(*launches.unextended(ctx.lease.id, ctx.lease.expires_at)))
-        known = connection.execute(*launches.private(ctx.lease.id, ctx.lease.tenant_id)).one()
-        n = ctx.lease.attempts_count + 1
-        private = _Private(known.startup_script, known.max_total_seconds, group_spec(ctx, known, n), slot)
-        spec = _spec(ctx, offering, image, n, private)
-        batch_key = _batch_key(ctx, offering.key, spec)
-        params = _params(ctx, offering.key, spec, batch_key)
-        attempt_id = AttemptId(new_id("attempt"))
-        awaits_proof = spec.agent is not None and ctx.lease.request.proof is not ProofWish.OFF
-        _enter_provisioning(connection, ctx, offering, image, slot, awaited(n) if awaits_proof else None)
-        rate = rate_at(offering, disk_gib=ctx.lease.request.disk_gib, public_ip=ctx.lease.request.public_ip).total
-        amounts = quota_rules.amounts(offering)
-        reserved = reserve_quota(connection, ctx.lease.tenant_id, ctx.lease.id, amounts, rate=rate)
-        if not reserved.fits:
-            raise DoesNotFitError(over_budget=reserved.over_budget)
-        sent = {"token": spec.token, "params": params, "params_hash": spec.owner.params_hash}
-        shared = {"batch_key": batch_key}
-        hashes = own_hashes(spec)
-        reported = {"host_key_hash": hashes.host_key, "agent_hash": hashes.agent}
-        owner = {"id": attempt_id, "lease_id": ctx.lease.id, "tenant_id": ctx.lease.tenant_id, "n": n}
-        hardware = {**_offering_columns(offering, slot), "offering": _facts(offering, image)}
-        connection.execute(*attempts.plan({**owner, **hardware, **prices, **sent, **shared, **reported}))
+def store_attempts(leases: Sequence[StepContext], offering: Offering, image: Image) -> list[StepContext]:
+    """Plans an attempt of each lease, in one transaction. Returns the leases of which one is stored.
+
+    Several leases are alike (`place_together.Alike`), and the offering is no reservation. A lease is left out when its
+    startup script differs from that of the first one, or when it is no longer ours or wanted. Raises DoesNotFitError
+    when there is no room for all of them, NoSlotError, and ClaimLostError when no lease is left.
+    """
+    first = leases[0]
+    prices = _price_columns(first, offering, image)
+    with first.runtime.database.begin() as connection:
+        slot = _slot(connection, first, offering)
+        if len(leases) > 1:
+            connection.execute(*locked(ctx.lease.id for ctx in leases))
+        specs = _specs(connection, leases, offering, image, slot)
+        equal = [ctx for ctx in leases if ctx.lease.id in specs]
+        entered = _enter_provisioning(connection, equal, offering, image, slot, specs[first.lease.id])
+        if not entered:
+            raise ClaimLostError
+        _reserve(connection, entered, offering)
+        batch_key = _batch_key(first, offering.key, specs[first.lease.id])
+        planned = [_planned(ctx, offering.key, specs[ctx.lease.id], batch_key) for ctx in entered]
+        hardware = {**_offering_columns(offering, slot), "offering": facts(offering, image)}
+        owner = {"tenant_id": first.lease.tenant_id, "n": first.lease.attempts_count + 1}
+        connection.execute(*attempts.plan(planned, {**owner, **hardware, **prices, "batch_key": batch_key}))
+    return entered
 
 
-def _offering_columns(offering: Offering, slot: "ReservationSlot | None") -> dict[str, Any]:
+def _slot(connection: Connection, ctx: StepContext, offering: Offering) -> ReservationSlot | None:
+    slot = take_slot(connection, ctx, offering)
+    if slot is not None or not ctx.runtime.accounts.is_extendable(offering.key.account):
+        # the parameters hold the end of the VM: nobody may have extended the lease since it was loaded
+        must_hold(connection.execute(*launches.unextended(ctx.lease.id, ctx.lease.expires_at)))
+    return slot
+
+
+def _specs(
+    connection: Connection,
+    leases: Sequence[StepContext],
+    offering: Offering,
+    image: Image,
+    slot: ReservationSlot | None,
+) -> dict[LeaseId, LaunchSpec]:
+    """By lease: of the first one, and of those with the same startup script."""
+    n = leases[0].lease.attempts_count + 1
+    known = {row.lease_id: row for row in connection.execute(*_known(*leases))}
+    script = known[leases[0].lease.id].startup_script
+    return {
+        ctx.lease.id: launch_spec(ctx, offering, image, n, private(ctx, known[ctx.lease.id], n, slot))
+        for ctx in leases
+        if known[ctx.lease.id].startup_script == script
+    }
+
+
+def _reserve(connection: Connection, leases: Sequence[StepContext], offering: Offering) -> None:
+    lease = leases[0].lease
+    rate = rate_at(offering, disk_gib=lease.request.disk_gib, public_ip=lease.request.public_ip).total
+    amounts, ids = quota_rules.amounts(offering), [ctx.lease.id for ctx in leases]
+    reserved = reserve_quota(connection, lease.tenant_id, ids, amounts, rate=rate)
+    if not reserved.fits:
+        raise DoesNotFitError(over_budget=reserved.over_budget)
+
+
+def _planned(ctx: StepContext, key: OfferingKey, spec: LaunchSpec, batch_key: str | None) -> attempts.PlannedAttempt:
+    hashes = own_hashes(spec)
+    return attempts.PlannedAttempt(
+        id=AttemptId(new_id("attempt")),
+        lease_id=ctx.lease.id,
+        token=spec.token,
+        params=_params(ctx, key, spec, batch_key),
+        params_hash=spec.owner.params_hash,
+        host_key_hash=hashes.host_key,
+        agent_hash=hashes.agent,
+    )
+
+
+def _offering_columns(offering: Offering, slot: ReservationSlot | None) -> dict[str, Any]:
     return {
         **_place_columns(offering),
         "zone": offering.key.zone,
@@ -79,53 +129,6 @@ def _offering_columns(offering: Offering, slot: "ReservationSlot | None") -> dic
         "reservation": offering.key.reservation,
         "reserved_until": slot.until if slot is not None else None,
     }
-
-
-class _Private(NamedTuple):
-    """What only a launch needs to know: the tenant's script, the seconds that a lease may last at most, its group and its slot."""
-
-    script: str | None
-    longest: int
-    group: GroupSpec | None = None
-    slot: ReservationSlot | None = None
-
-
-def _spec(ctx: StepContext, offering: Offering, image: Image, n: int, private: _Private) -> LaunchSpec:
-    """The spec of a launch. The tagged hash is over what the tenant chose and where, without the tags."""
-    lease, runtime, request = ctx.lease, ctx.runtime, ctx.lease.request
-    chosen = {"request": request.as_stored(), "script": private.script}
-    basis = {**chosen, "offering": _facts(offering, image), "zone": offering.key.zone}
-    owner = OwnerTags(
-        installation=runtime.installation.id,
-        lease_id=lease.id,
-        n=n,
-        tenant_id=lease.tenant_id,
-        params_hash=params_hash(basis),
-        deadline_at=deadline(lease, runtime.timing),
-    )
-    return LaunchSpec(
-        token=launch_token(runtime.installation.token_key, runtime.installation.id, lease.id, n),
-        owner=owner,
-        name=ctx.row.lease_name,
-        region=offering.key.region,
-        zone=offering.key.zone,
-        instance_type=offering.key.instance_type,
-        market=offering.key.market,
-        image=image,
-        disk_gib=request.disk_gib,
-        public_ip=request.public_ip,
-        ssh_public_keys=request.ssh_public_keys,
-        startup_script=private.script,
-        labels=ctx.row.lease_labels,
-        allowed_cidrs=request.allowed_cidrs or (),
-        ssh_port=runtime.accounts.ssh_port(offering.key.account),
-        host_keys=_host_keys(ctx, n),
-        agent=_agent(ctx, n),
-        max_seconds=_longest_run(ctx, offering, private) + int(runtime.timing.deadline_grace),
-        reservation=offering.key.reservation,
-        queue_seconds=_queue_seconds(ctx, private.slot),
-        group=private.group,
-    )
 
 
 def _params(ctx: StepContext, key: OfferingKey, spec: LaunchSpec, batch_key: str | None) -> Params | None:
@@ -160,82 +163,34 @@ def params_alone(ctx: StepContext, offering: Offering, image: Image) -> Params:
     return ctx.provider.plan(spec)
 
 
-def _known(ctx: StepContext) -> Bound[Select[Any]]:
-    return launches.private(ctx.lease.id, ctx.lease.tenant_id)
+def _known(*leases: StepContext) -> Bound[Select[Any]]:
+    return launches.private(ctx.lease.id for ctx in leases)
 
 
 def _spec_now(ctx: StepContext, offering: Offering, image: Image, known: Any) -> LaunchSpec:
-    private = _Private(known.startup_script, known.max_total_seconds, group_spec(ctx, known, ctx.attempt.n))
-    return _spec(ctx, offering, image, ctx.attempt.n, private)
-
-
-def _queue_seconds(ctx: StepContext, slot: ReservationSlot | None) -> int | None:
-    """Seconds that the launch may wait in the provider's queue: what is left of the lease's wait, and the least allowed."""
-    if slot is None or slot.reservation.shortest_wait is None:
-        return None
-    return max(slot.reservation.shortest_wait, int((ctx.lease.wait_until - ctx.now).total_seconds()))
-
-
-def _longest_run(ctx: StepContext, offering: Offering, private: _Private) -> int:
-    """Seconds that the VM may be needed: of all extensions together, or of the present term where there are none.
-
-    No extension passes the end of a reservation. Where nobody can extend the term, the spend cap limits it too.
-    """
-    if ctx.runtime.accounts.is_extendable(offering.key.account):
-        until = private.slot.until if private.slot is not None else None
-        reserved = private.longest if until is None else int((until - ctx.now).total_seconds())
-        return min(private.longest, reserved)
-    term = max(0, int((ctx.lease.expires_at - ctx.now).total_seconds()))
-    rate = rate_at(offering, disk_gib=ctx.lease.request.disk_gib, public_ip=ctx.lease.request.public_ip).total
-    if ctx.lease.spendable is None or not rate:
-        return term
-    return min(term, int(ctx.lease.spendable * SECONDS_PER_HOUR / rate))
-
-
-def _host_keys(ctx: StepContext, n: int) -> HostKeyReport | None:
-    url, installation = ctx.runtime.settings.public_url, ctx.runtime.installation
-    if url is None:
-        return None
-    token = host_key_token(installation.token_key, installation.id, ctx.lease.id, n)
-    return HostKeyReport(url=f"{url}/v1/host-keys", token=token)
-
-
-def _agent(ctx: StepContext, n: int) -> AgentConfig | None:
-    settings, installation, request = ctx.runtime.settings, ctx.runtime.installation, ctx.lease.request
-    wanted = request.wants_agent or ctx.lease.idle_floor is not None
-    if settings.agent == "off" or not wanted:
-        return None
-    return AgentConfig(
-        token=agent_token(installation.token_key, installation.id, ctx.lease.id, n),
-        url=settings.public_url,
-        benchmark=request.benchmark is not BenchmarkWish.OFF,
-        sample_seconds=settings.sample_seconds,
-    )
+    return launch_spec(ctx, offering, image, ctx.attempt.n, private(ctx, known, ctx.attempt.n))
 
 
 def _enter_provisioning(
     connection: Connection,
-    ctx: StepContext,
+    leases: Sequence[StepContext],
     offering: Offering,
     image: Image,
     slot: ReservationSlot | None,
-    proof: ProofRecord | None,
-) -> None:
-    queued = ctx.lease.state is LeaseState.QUEUED
-    extendable = ctx.runtime.accounts.is_extendable(offering.key.account)
-    at, price = _where(offering), offering.price_per_hour
-    assert price is not None  # placement leaves out what has no price
-    placement = placed.placement(at, _facts(offering, image), price, None, extendable=extendable)
-    planned = LeaseProvisioning if queued else AttemptPlanned
-    event = NewEvent(
-        planned(n=ctx.lease.attempts_count + 1, offering=EventOffering(**at, price_per_hour=format_money(price)))
-    )
+    spec: LaunchSpec,
+) -> list[StepContext]:
+    """The leases whose guards held."""
+    lease, n = leases[0].lease, leases[0].lease.attempts_count + 1
+    at = _where(offering)
+    event = EventOffering(**at, price_per_hour=format_money(_price(offering)))
+    planned = (LeaseProvisioning if lease.state is LeaseState.QUEUED else AttemptPlanned)(n=n, offering=event)
+    awaits_proof = spec.agent is not None and lease.request.proof is not ProofWish.OFF
     values = {
-        "attempts_count": ctx.lease.attempts_count + 1,
+        "attempts_count": n,
         "first_attempt_at": launches.FIRST_ATTEMPT_AT,
-        "pass_started_at": ctx.lease.pass_started_at or NOW,
+        "pass_started_at": lease.pass_started_at or NOW,
         "reason": None,
-        "placement": placement | (slot.placement() if slot is not None else {}),
+        "placement": _placement(leases[0], offering, image, slot),
         "launched_at": None,
         **_place_columns(offering),
         "gpu_model": offering.type.gpu.model,
@@ -243,13 +198,28 @@ def _enter_provisioning(
         "slot_bucket": None,
         "slot_at": None,
         "ssh_host_keys": None,
-        "proof": None if proof is None else proof.as_json(),
+        "proof": awaited(n).as_json() if awaits_proof else None,
         "gpu_health": None,
-        "deadline_applied": deadline(ctx.lease, ctx.runtime.timing),
     }
-    to = LeaseState.PROVISIONING if queued else None
-    where, given = _still_in_pool(ctx)
-    change(connection, ctx, event, to=to, wanted=True, where=where, given=given, values=values)
+    where, given = _still_in_pool(leases[0])
+    changes = [
+        OwnChange(ctx, NewEvent(planned), {"deadline_applied": deadline(ctx.lease, ctx.runtime.timing)})
+        for ctx in leases
+    ]
+    to = LeaseState.PROVISIONING if lease.state is LeaseState.QUEUED else None
+    return change_each(connection, changes, to=to, where=where, given=given, values=values)
+
+
+def _placement(ctx: StepContext, offering: Offering, image: Image, slot: ReservationSlot | None) -> dict[str, Any]:
+    extendable = ctx.runtime.accounts.is_extendable(offering.key.account)
+    chosen = facts(offering, image)
+    shown = placed.placement(_where(offering), chosen, _price(offering), None, extendable=extendable)
+    return shown | (slot.placement() if slot is not None else {})
+
+
+def _price(offering: Offering) -> Decimal:
+    assert offering.price_per_hour is not None  # placement leaves out what has no price
+    return offering.price_per_hour
 
 
 def _still_in_pool(ctx: StepContext) -> tuple[list[ColumnElement[bool]], dict[str, Any]]:
@@ -288,8 +258,3 @@ def _where(offering: Offering) -> dict[str, Any]:
         "market": str(offering.key.market),
         "reservation": offering.key.reservation,
     }
-
-
-def _facts(offering: Offering, image: Image) -> dict[str, Any]:
-    known = {"id": image.id, "name": image.name, "driver_version": image.driver_version}
-    return placed.hardware(offering.type, known)
