@@ -57,6 +57,21 @@ GROUPS_LAYOUT = Layout(
     wrap={"NAME": 16},
     right=frozenset({"READY"}),
 )
+
+
+def check(item: Json) -> str | None:
+    """`ok, 185 GB/s`, `2 members missing` or `ok, all-reduce failed`: what the member's VM found. None: nothing yet."""
+    found = item.get("check")
+    if not found:
+        return None
+    lost = len(found.get("unreachable") or ())
+    mesh = "ok" if found.get("mesh") == "ok" else f"{lost} member{'s' * (lost != 1)} missing"
+    gbps, reduced = found.get("all_reduce_gbps"), found.get("all_reduce")
+    if gbps:
+        return f"{mesh}, {gbps:.0f} GB/s"
+    return f"{mesh}, all-reduce failed" if reduced == "failed" else mesh
+
+
 MEMBERS: Columns = (
     ("RANK", "rank"),
     ("LEASE", "lease_id"),
@@ -65,10 +80,11 @@ MEMBERS: Columns = (
     ("PUBLIC IP", "public_ip"),
     ("PRIVATE IP", "private_ip"),
     ("ZONE", "zone"),
+    ("NETWORK", check),
     ("REASON", reason),
 )
 MEMBERS_LAYOUT = Layout(
-    ("RANK", "STATE", "PRIVATE IP", "PUBLIC IP", "LEASE", "NAME", "ZONE", "REASON"),
+    ("RANK", "STATE", "NETWORK", "PRIVATE IP", "PUBLIC IP", "LEASE", "NAME", "ZONE", "REASON"),
     wrap={"NAME": 16, "REASON": 24},
     right=frozenset({"RANK"}),
 )

@@ -68,6 +68,14 @@ class Reader:
         """A list of texts."""
         return tuple(self._text(one, f"{key}[{i}]", longest) for i, one in enumerate(self._list(key, most)))
 
+    def integers(self, key: str, most: int, least: int, largest: int) -> tuple[int, ...]:
+        """A list of at most `most` whole numbers in a range."""
+        entries = self._list(key, most)
+        for i, one in enumerate(entries):
+            if isinstance(one, bool) or not isinstance(one, int) or not least <= one <= largest:
+                raise self._error(f"{key}[{i}]", f"must be a whole number from {least} to {largest}")
+        return tuple(entries)
+
     def flag(self, key: str) -> bool | None:
         """True or false."""
         value = self._get(key)

@@ -8,17 +8,20 @@ from typing import Any
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from app.db.groups import lists
+from app.db.groups import lists, members
 from app.db.groups.lists import GroupFilter
+from app.domain.group_checks import parse_group_check
 from app.domain.group_hosts import MASTER_PORT, HostFormat, MemberHost, render
 from app.domain.groups import GroupState
 from app.domain.ids import GroupId, is_typeid
 from app.services.agents import Agent
 from app.services.context import ServiceContext
 from app.services.cursors import PageRequest, RowPage, cut, last_id
-from app.services.errors import GroupNotFormed, ResourceNotFound
+from app.services.errors import FieldError, GroupNotFormed, InvalidRequest, ResourceNotFound
 from app.services.principal import Principal
 from app.services.totals import total_count
+
+_NO_MEMBER = "The lease of this VM is a member of no group."
 
 _KIND = "groups"
 _FORMED = frozenset({GroupState.ACTIVE, GroupState.DEGRADED})
@@ -81,8 +84,19 @@ class GroupService:
         async with self._database.transaction(agent.tenant_id, read_only=True) as connection:
             own = (await connection.execute(lists.group_of(agent.lease_id))).first()
             if own is None:
-                raise ResourceNotFound("The lease of this VM is a member of no group.")
+                raise ResourceNotFound(_NO_MEMBER)
             return hosts_of(await _read(connection, own.id, agent.tenant_id))
+
+    async def record_check(self, agent: Agent, report: Any) -> None:
+        """Stores what a VM found when it checked its group. Raises InvalidRequest, and ResourceNotFound for no member."""
+        try:
+            check = parse_group_check(report)
+        except ValueError as error:
+            raise InvalidRequest(errors=[FieldError("#/body", str(error))]) from None
+        statement = members.record_check(agent.lease_id, check.as_json(agent.now))
+        async with self._database.transaction(agent.tenant_id) as connection:
+            if (await connection.execute(*statement)).first() is None:
+                raise ResourceNotFound(_NO_MEMBER)
 
     async def require(self, principal: Principal, group_id: str) -> None:
         """Raises ResourceNotFound."""
@@ -107,8 +121,8 @@ async def _read(connection: AsyncConnection, group_id: str, within: str | None) 
     row = (await connection.execute(lists.get(group_id, within=within))).mappings().first()
     if row is None:
         raise ResourceNotFound
-    members = (await connection.execute(lists.members(group_id, within=within))).mappings().all()
-    return SimpleNamespace(**row, members=[SimpleNamespace(**member) for member in members])
+    found = (await connection.execute(lists.members(group_id, within=within))).mappings().all()
+    return SimpleNamespace(**row, members=[SimpleNamespace(**member) for member in found])
 
 
 def hosts_of(group: Any) -> GroupHosts:

@@ -70,7 +70,7 @@ const Members = ({ items }) => html`
   <${Scroll} label="Members">
     <table class="list cards">
       <caption class="vh">Members by rank</caption>
-      <thead><tr><th scope="col" class="n">Rank</th><th scope="col">Lease</th><th scope="col">State</th><th scope="col">Public IP</th><th scope="col">Private IP</th><th scope="col">Zone</th><th scope="col" class="n">GPUs</th></tr></thead>
+      <thead><tr><th scope="col" class="n">Rank</th><th scope="col">Lease</th><th scope="col">State</th><th scope="col">Public IP</th><th scope="col">Private IP</th><th scope="col">Zone</th><th scope="col">Network</th><th scope="col" class="n">GPUs</th></tr></thead>
       <tbody>
         ${items.map((one) => html`
           <tr key=${one.lease_id}>
@@ -80,6 +80,7 @@ const Members = ({ items }) => html`
             <td data-label="Public IP">${one.public_ip ?? NOTHING}</td>
             <td data-label="Private IP">${one.private_ip ?? NOTHING}</td>
             <td data-label="Zone">${one.zone ?? NOTHING}</td>
+            <td data-label="Network"><${Check} check=${one.check} /></td>
             <td data-label="GPUs" class="n">${one.gpus ?? NOTHING}</td>
           </tr>
         `)}
@@ -87,6 +88,15 @@ const Members = ({ items }) => html`
     </table>
   <//>
 `;
+
+/** What the member's VM found: whether it reaches the others, and how fast the GPUs of the group exchange data. */
+function Check({ check }) {
+  if (!check) return NOTHING;
+  const lost = check.unreachable.length;
+  const mesh = check.mesh === "ok" ? "ok" : `${counted(lost, "member")} missing`;
+  const reduced = check.all_reduce_gbps ? `${Math.round(check.all_reduce_gbps)} GB/s` : check.all_reduce === "failed" ? "all-reduce failed" : "";
+  return html`<span title=${shortTime(check.checked_at)}>${mesh}</span>${reduced && html`<span class="under">${reduced}</span>`}`;
+}
 
 const Tried = ({ pools }) => html`
   <${Scroll} label="Pools tried">

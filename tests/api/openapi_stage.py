@@ -146,7 +146,7 @@ class Stage:
             headers = {"Authorization": f"Bearer {self._fleet.give_agent_token(self.ids['lease_id'])}"}
         if operation["operationId"] == "create_group":
             self._fleet.run(ROOM)
-        if operation["operationId"] == "get_own_group_hosts":
+        if operation["operationId"] in {"get_own_group_hosts", "report_group_check"}:
             headers = {"Authorization": f"Bearer {self._fleet.give_agent_token(self._member_id)}"}
         if operation["operationId"] == "report_gpu_samples":
             body = {**body, "samples": [{**one, "at": time.time()} for one in body["samples"]]}

@@ -329,3 +329,32 @@ async def test_a_vm_outside_of_groups_has_no_nodes(alice: Caller, fleet: Fleet, 
     fleet.activate(lease["id"])
     headers = {"Authorization": f"Bearer {fleet.give_agent_token(lease['id'])}"}
     assert (await anonymous.get("/v1/group-hosts", headers=headers)).status_code == 404
+    found = {"nodes": 2, "mesh": "ok"}
+    assert (await anonymous.post("/v1/group-hosts", json=found, headers=headers)).status_code == 404
+
+
+async def test_a_vm_reports_what_it_found_in_its_group(alice: Caller, fleet: Fleet, anonymous: Caller) -> None:
+    group = await made(alice, size=3, min_size=2)
+    run(fleet, group, 0, 1)
+    headers = {"Authorization": f"Bearer {fleet.give_agent_token(group['members'][1]['lease_id'])}"}
+    found = {"nodes": 3, "mesh": "failed", "unreachable": [0, 2], "all_reduce": "unavailable", "all_reduce_gbps": None}
+    assert (await anonymous.post("/v1/group-hosts", json=found, headers=headers)).status_code == 204
+    first, second, third = (await alice.get(f"/v1/groups/{group['id']}")).json()["members"]
+    assert (first["check"], third["check"]) == (None, None)
+    assert second["check"].pop("checked_at")
+    assert second["check"] == found
+    later = {"nodes": 3, "mesh": "ok", "unreachable": [], "all_reduce": "ok", "all_reduce_gbps": 178.4}
+    await anonymous.post("/v1/group-hosts", json=later, headers=headers)
+    assert (await alice.get(f"/v1/groups/{group['id']}")).json()["members"][1]["check"].items() >= later.items()
+
+
+async def test_a_report_that_is_none_is_refused(alice: Caller, fleet: Fleet, anonymous: Caller) -> None:
+    group = await made(alice, size=2)
+    run(fleet, group, 0, 1)
+    headers = {"Authorization": f"Bearer {fleet.give_agent_token(group['members'][0]['lease_id'])}"}
+    refused = await anonymous.post("/v1/group-hosts", json={"nodes": 2, "mesh": "good"}, headers=headers)
+    assert (refused.status_code, refused.json()["errors"][0]["pointer"]) == (422, "#/body")
+    assert "mesh must be one of ok, failed" in refused.text
+    anybody = await anonymous.post("/v1/group-hosts", json={"nodes": 2, "mesh": "ok"})
+    assert anybody.status_code == 401
+    assert (await alice.get(f"/v1/groups/{group['id']}")).json()["members"][0]["check"] is None

@@ -1,5 +1,6 @@
 """`gpulease group`: create, list, show, hosts, scale, release, ssh."""
 
+import csv
 from typing import Any
 
 import pytest
@@ -16,6 +17,14 @@ POOL: Json = {
     "instance_type": "p4d.24xlarge",
     "market": "on_demand",
 }
+
+
+SEEN = {"nodes": 3, "mesh": "ok", "unreachable": [], "checked_at": "2026-06-01T10:06:00Z"}
+CHECKS = (
+    {**SEEN, "all_reduce": "ok", "all_reduce_gbps": 178.4},
+    {**SEEN, "mesh": "failed", "unreachable": [2], "all_reduce": "unavailable", "all_reduce_gbps": None},
+    {**SEEN, "all_reduce": "failed", "all_reduce_gbps": None},
+)
 
 
 def a_group(state: str = "queued", *members: str, **changes: Any) -> Json:
@@ -52,6 +61,7 @@ def a_group(state: str = "queued", *members: str, **changes: Any) -> Json:
                 "public_ip": f"198.51.100.{rank}",
                 "private_ip": f"10.0.0.{rank}",
                 "zone": "us-east-1a",
+                "check": None if rank > 2 else CHECKS[rank],
             }
             for rank, one in enumerate(states)
         ],
@@ -135,6 +145,14 @@ def test_a_group_shows_its_members_and_the_pools_it_tried(cli: Cli) -> None:
     rows = cli("group", "show", ID, "--csv").stdout.splitlines()
     assert rows[0].startswith("RANK,LEASE,NAME,STATE")
     assert len(rows) == 3
+
+
+def test_a_group_shows_what_its_members_found_in_the_network(api: FakeApi, cli: Cli) -> None:
+    api.documents["GET", PATH] = a_group("active", "active", "active", "active", "active")
+    rows = cli("group", "show", ID, "--csv").stdout.splitlines()
+    column = rows[0].split(",").index("NETWORK")
+    shown = [row[column] for row in csv.reader(rows[1:])]
+    assert shown == ["ok, 178 GB/s", "1 member missing", "ok, all-reduce failed", ""]
 
 
 def test_hosts_are_printed_as_they_come(api: FakeApi, cli: Cli) -> None:

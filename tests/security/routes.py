@@ -124,6 +124,7 @@ BODIES: Mapping[str, Any] = {
     "set_launch_stop": {"stopped": True, **NOTE},
     "report_host_keys": {"keys": [HOST_KEY]},
     "report_gpu_samples": {"version": 1, "agent": "1.0", "boot_id": "b", "samples": [{"at": 1790000000.0, "gpus": []}]},
+    "report_group_check": {"nodes": 2, "mesh": "ok", "unreachable": [], "all_reduce": "ok", "all_reduce_gbps": 12.5},
     "report_proof": {"version": 1, "agent": "1.0", "at": 1790000000.0, "gpus": []},
 }
 """A body with every field, by operation id."""

@@ -65,7 +65,7 @@ async def test_every_route_answers_exactly_what_it_declares(
             caller = Caller(alice.app, Leased(fleet, alice, ids["lease_id"]).token)
         if one.of_agent:
             caller = Caller(alice.app, fleet.give_agent_token(ids["lease_id"]))
-        if one.id == "get_own_group_hosts":
+        if one.id in {"get_own_group_hosts", "report_group_check"}:
             fleet.run(AS_MEMBER, ids["group_id"], ids["lease_id"])
         if one.id == "report_gpu_samples":
             (newest,) = fleet.run(NEWEST_ATTEMPT, ids["lease_id"])

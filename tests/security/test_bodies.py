@@ -58,7 +58,7 @@ LEAVES = {
     "an object": '{"$ref": "#"}',
     "a list of lists": "[[[[]]]]",
 }
-AGENT = frozenset({"report_proof", "report_gpu_samples"})
+AGENT = frozenset({"report_proof", "report_gpu_samples", "report_group_check"})
 """A later agent may send a few more members than this version knows."""
 MARK = "\x01leaf\x01"
 

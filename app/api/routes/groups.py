@@ -1,15 +1,15 @@
 """Groups of leases that start together in one place."""
 
 from dataclasses import replace
-from typing import Annotated
+from typing import Annotated, Any
 
-from fastapi import Query, Request, Response
+from fastapi import Body, Query, Request, Response
 
 from app.api.http.etags import UseIfMatch, tagged_by_content
 from app.api.http.idempotency import IdempotencyHeader, idempotency_key, respond
 from app.api.http.pagination import UsePage
 from app.api.http.responses import answer
-from app.api.http.routing import Member, UseServices, Viewer, agent_router, calling_agent
+from app.api.http.routing import Member, UseServices, Viewer, agent_router, calling_agent, count_report
 from app.api.http.routing import router as make_router
 from app.api.routes.events import UseRange, event_page
 from app.api.schemas.events import EventPage, UseLeaseEventFilter
@@ -136,6 +136,25 @@ async def get_own_group_hosts(request: Request, services: UseServices) -> Respon
     agent = calling_agent(request)
     found = await services.groups.hosts_of_agent(agent)
     return answer(node_hosts_view(found, agent.lease_id))
+
+
+@member_router.post("/v1/group-hosts", status_code=204, response_class=Response)
+async def report_group_check(
+    request: Request,
+    body: Annotated[
+        dict[str, Any],
+        Body(
+            description="Whether the VM reaches the other members, and the result of the all-reduce.",
+            json_schema_extra={"maxProperties": 16},
+        ),
+    ],
+    services: UseServices,
+) -> Response:
+    """Report what the calling VM found when it checked its group. People do not use this call."""
+    agent = calling_agent(request)
+    count_report(request, agent)
+    await services.groups.record_check(agent, body)
+    return Response(status_code=204)
 
 
 def _answered(group: Group, *, status: int = 200) -> Response:

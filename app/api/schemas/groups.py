@@ -12,6 +12,7 @@ from app.api.schemas.lease_bodies import NewLease, new_lease
 from app.api.schemas.lease_filters import QueryText
 from app.api.schemas.leases import MemberRequest, Reason
 from app.db.groups.lists import GroupFilter
+from app.domain.group_checks import AllReduceResult, MeshResult
 from app.domain.groups import (
     MOST_MEMBERS,
     GroupInterconnect,
@@ -117,6 +118,20 @@ class TriedPool(GroupPool):
     failed_at: Annotated[Moment, Field(description="When the pool was given up.")]
 
 
+class GroupCheck(View):
+    """What a member's VM found when it last checked its group. Root in the VM can forge it."""
+
+    nodes: Annotated[int, Field(description="The members that the VM knew, itself included.")]
+    mesh: Annotated[MeshResult, Field(description="Whether the VM reaches every other member over TCP. " + GROWS)]
+    unreachable: Annotated[list[int], Field(description="Ranks that did not answer.")]
+    all_reduce: Annotated[
+        AllReduceResult | None,
+        Field(description="One all-reduce over all GPUs of the group. `unavailable`: no GPU or no NCCL. " + GROWS),
+    ]
+    all_reduce_gbps: Annotated[float | None, Field(description="Bus bandwidth of the all-reduce, in GB/s.")]
+    checked_at: Moment
+
+
 class GroupMember(View):
     """A member of a group."""
 
@@ -130,6 +145,7 @@ class GroupMember(View):
     zone: str | None
     gpus: int | None
     ready_at: Moment | None
+    check: Annotated[GroupCheck | None, Field(description="Null: its VM has not checked its group yet, or never does.")]
 
 
 class GroupSummary(View):
@@ -253,4 +269,4 @@ def group_view(group: Any) -> Group:
 def _member(row: Any) -> dict[str, Any]:
     connection = row.connection or {}
     addresses = {name: connection.get(name) for name in ("public_ip", "private_ip")}
-    return {**vars(row), **addresses}
+    return {**vars(row), **addresses, "check": row.group_check}

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-from sqlalchemy import ARRAY, Executable, Integer, Interval, Select, Text, bindparam, func, select, text
+from sqlalchemy import ARRAY, Executable, Integer, Interval, Select, Text, Update, bindparam, func, select, text, update
 
 from app.db.core.column_types import Amount, Id, Json, Money, Time
 from app.db.core.ids import new_id
@@ -214,3 +214,16 @@ def forget_scripts(group_id: GroupId) -> Bound[Executable]:
 def ids(rows: Sequence[Any]) -> list[LeaseId]:
     """The ids of rows with a column `id`."""
     return [LeaseId(row.id) for row in rows]
+
+
+_RECORD_CHECK = (
+    update(lease)
+    .where(lease.c.id == bindparam("lease", type_=Text), lease.c.group_id.is_not(None))
+    .values(group_check=bindparam("check", type_=Json))
+    .returning(lease.c.id)
+)
+
+
+def record_check(lease_id: LeaseId, check: Mapping[str, Any]) -> Bound[Update]:
+    """Stores what the VM of a member found. Returns no row when the lease is no member."""
+    return Bound(_RECORD_CHECK, {"lease": lease_id, "check": dict(check)})

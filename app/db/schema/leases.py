@@ -127,6 +127,7 @@ lease = Table(
         server_default=text("false"),
         comment="its VM is ended, since its group did not form in this pool",
     ),
+    Column("group_check", Json, comment="what the VM of a group's member found when it last checked its group"),
     Column("expiry_told_for", Time, comment="the expires_at of which its owner was warned"),
     Column("expiry_told_seconds", Integer, comment="the latest of the warnings before that time"),
     # scheduling

@@ -36,6 +36,13 @@ class Answers(BaseHTTPRequestHandler):
     """Answers each VM, known by its token, with what `groups` has for it."""
 
     groups: dict[str, tuple[int, bytes]]
+    reports: dict[str, Any]
+
+    def do_POST(self) -> None:
+        report = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self.reports[self.headers["Authorization"].removeprefix("Bearer ")] = report
+        self.send_response(204)
+        self.end_headers()
 
     def do_GET(self) -> None:
         if self.path == group_node.ALL_REDUCE_PATH:
@@ -55,8 +62,8 @@ class Answers(BaseHTTPRequestHandler):
 class Api:
     """The API as VMs see it. `Node` i has the address 127.0.0.(i + 1) and the token `token-i`."""
 
-    def __init__(self, url: str, groups: dict[str, tuple[int, bytes]], port: int) -> None:
-        self.url, self._groups, self.port = url, groups, port
+    def __init__(self, url: str, groups: dict[str, tuple[int, bytes]], reports: dict[str, Any], port: int) -> None:
+        self.url, self._groups, self._reports, self.port = url, groups, reports, port
         self.serve(program.all_reduce_source())
 
     def serve(self, source: bytes) -> None:
@@ -71,6 +78,11 @@ class Api:
         for rank, node in enumerate(nodes):
             self._groups[f"token-{node}"] = (200, json.dumps({**shared, **master, "rank": rank}).encode())
 
+    def told(self, node: int) -> Any:
+        """The last report of a VM about its group, in which None is left out."""
+        report = self._reports.get(f"token-{node}", {})
+        return {name: value for name, value in report.items() if value is not None}
+
     def answer(self, node: int, status: int, body: bytes) -> None:
         self._groups[f"token-{node}"] = (status, body)
 
@@ -78,12 +90,13 @@ class Api:
 @pytest.fixture
 def api() -> Iterator[Api]:
     groups: dict[str, tuple[int, bytes]] = {}
-    server = HTTPServer(("127.0.0.1", 0), type("Kept", (Answers,), {"groups": groups}))
+    reports: dict[str, Any] = {}
+    server = HTTPServer(("127.0.0.1", 0), type("Kept", (Answers,), {"groups": groups, "reports": reports}))
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
     thread.start()
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    yield Api(f"http://127.0.0.1:{server.server_port}/v1/group-hosts", groups, port)
+    yield Api(f"http://127.0.0.1:{server.server_port}/v1/group-hosts", groups, reports, port)
     server.shutdown()
     thread.join()
     server.server_close()
@@ -208,8 +221,11 @@ def test_a_silent_member_fails_the_check_until_it_answers(api: Api, tmp_path: Pa
     api.tell(0, 1)
     with node(api, 0, tmp_path, mesh_seconds=0.0) as first:
         eventually(first.has(GPULEASE_MESH="failed", NNODES="2"))
+        silent = {"nodes": 2, "mesh": "failed", "unreachable": [1], "all_reduce": "unavailable"}
+        eventually(lambda: api.told(0) == silent)
         with node(api, 1, tmp_path):
             eventually(first.has(GPULEASE_MESH="ok"))
+            eventually(lambda: api.told(0) == {**silent, "mesh": "ok", "unreachable": []})
 
 
 def fake_gpus(folder: Path, **state: Any) -> bytes:
@@ -231,6 +247,8 @@ def test_members_reduce_once_over_all_gpus(api: Api, tmp_path: Path) -> None:
             eventually(one.has(GPULEASE_MESH="ok", GPULEASE_ALLREDUCE="ok"))
         figure = first.env["GPULEASE_ALLREDUCE_GBPS"]
         assert float(figure) > 0
+        whole = {"nodes": 2, "mesh": "ok", "unreachable": [], "all_reduce": "ok", "all_reduce_gbps": float(figure)}
+        eventually(lambda: api.told(0) == whole)
         api.tell(0, 1, 2)
         with node(api, 2, tmp_path) as third:
             eventually(third.has(NNODES="3", GPULEASE_MESH="ok", GPULEASE_ALLREDUCE="unavailable"))
@@ -305,7 +323,7 @@ def test_only_root_may_read_token_and_key() -> None:
 
 
 def test_the_program_is_short_and_fits_beside_the_agent() -> None:
-    assert len(group_node.program().splitlines()) <= 150
+    assert len(group_node.program().splitlines()) <= 160
     for secret in (None, "5a" * 32):
         both = cloud_config(aws.packed(spec(group=GROUP, agent=CONFIG, slot_secret=secret)))["write_files"]
         content = {file["path"]: file["content"] for file in both}

@@ -200,6 +200,7 @@ def _enter_provisioning(
         "ssh_host_keys": None,
         "proof": awaited(n).as_json() if awaits_proof else None,
         "gpu_health": None,
+        "group_check": None,
     }
     where, given = _still_in_pool(leases[0])
     changes = [

@@ -50,10 +50,12 @@ def put(path: str, text: str, mode: int = 0o644, owner: tuple[int, int] | None =
     os.replace(ROOT + path + ".gpulease", ROOT + path)
 
 
-def ask(config: dict[str, Any]) -> Any:
-    request = urllib.request.Request(config["url"], headers={"Authorization": "Bearer " + config["token"]})
-    with urllib.request.urlopen(request, timeout=10) as answer:
-        return json.loads(answer.read(1 << 20))
+def ask(config: dict[str, Any], report: dict[str, Any] | None = None) -> Any:
+    """The group. With a report, the API stores it and answers nothing."""
+    headers = {"Authorization": "Bearer " + config["token"], "Content-Type": "application/json"}
+    data = json.dumps(report).encode() if report else None
+    with urllib.request.urlopen(urllib.request.Request(config["url"], data, headers), timeout=10) as answer:
+        return json.loads(answer.read(1 << 20) or b"null")
 
 
 def name_hosts(hosts: list[dict[str, Any]]) -> None:
@@ -150,8 +152,8 @@ def all_reduce(wish: dict[str, Any], group: dict[str, Any]) -> list[str]:
     return ["%s=%s" % (REDUCE, found["result"]), *gbps]
 
 
-def write(config: dict[str, Any], group: dict[str, Any], checked: list[str]) -> list[str]:
-    """Returns the addresses of the members that the check has reached, `checked` among them."""
+def write(config: dict[str, Any], group: dict[str, Any], checked: list[str]) -> tuple[list[str], dict[str, Any]]:
+    """Returns the addresses of the members that the check has reached, `checked` among them, and a report for the API."""
     hosts, rank = group["hosts"], group["rank"]
     addresses = [one["private_ip"] for one in hosts]
     name_hosts(hosts)
@@ -170,13 +172,17 @@ def write(config: dict[str, Any], group: dict[str, Any], checked: list[str]) -> 
         alone = missing or len(hosts) == 1 or (rank and has_formed(addresses[0], config["mesh_port"]))
         reduced = [REDUCE + "=unavailable"] if alone else all_reduce(config["all_reduce"], group)
     put(ENV, "".join([*("%s=%s\n" % item for item in values.items()), *(line + "\n" for line in reduced)]))
-    return [address for address in addresses if address not in missing]
+    lost = [one["rank"] for one in hosts if one["private_ip"] in missing]
+    found = dict(line.split("=", 1) for line in reduced)
+    report = {"nodes": len(hosts), "mesh": values["GPULEASE_MESH"], "unreachable": lost}
+    report.update(all_reduce=found.get(REDUCE), all_reduce_gbps=float(found.get(REDUCE + "_GBPS", 0)) or None)
+    return [address for address in addresses if address not in missing], report
 
 
 def main() -> None:
     config: dict[str, Any] = json.loads(read(CONFIG))
     checked: list[str] = []
-    listening, hosts = False, None
+    listening, hosts, reported = False, None, None
     while True:
         formed = os.path.exists(ROOT + ENV)
         try:
@@ -185,8 +191,11 @@ def main() -> None:
                 if not listening:
                     listen(config.get("address", ""), config["mesh_port"])
                     listening = True
-                checked = write(config, group, checked if hosts == group["hosts"] else [])
+                checked, report = write(config, group, checked if hosts == group["hosts"] else [])
                 hosts = group["hosts"]
+                if report != reported:
+                    ask(config, report)
+                    reported = report
         except (OSError, ValueError, KeyError) as error:
             print("gpulease-group: %r" % error, file=sys.stderr, flush=True)
         seconds = config["slow_seconds" if formed else "fast_seconds"]
