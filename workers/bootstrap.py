@@ -22,6 +22,7 @@ from workers.lifecycle.bulkheads import bulkheads
 from workers.lifecycle.claim_renewer import Renewals
 from workers.lifecycle.ranked_offerings import RankedOfferings
 from workers.metrics import WorkerMetrics
+from workers.observation.unlabelled_vms import UnlabelledVms
 from workers.permits import WORKING_THREADS
 from workers.process_locks import Presence
 from workers.provider_rate_limiter import ProviderRateLimiter
@@ -98,6 +99,7 @@ def assemble(
         renewals=Renewals(database),
         presence=Presence(database),
         bulkheads=bulkheads(threads=settings.worker_threads, call_timeout=settings.call_timeout, monotonic=monotonic),
+        unlabelled=UnlabelledVms(monotonic),
         monotonic=monotonic,
         metrics=metrics or WorkerMetrics(),
         traces=traces or Traces(),

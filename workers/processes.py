@@ -21,6 +21,7 @@ from workers.jobs.schedule import job_specs
 from workers.lifecycle.reconciler import Reconciler
 from workers.lifecycle.sweeper import Sweeper
 from workers.loop import Loop
+from workers.observation import slot_labels
 from workers.observation.provider_events import EventListener
 from workers.runtime import Runtime
 
@@ -67,7 +68,7 @@ class ProcessThreads:
 
 
 class WorkerThreads(ProcessThreads):
-    """The threads of a worker process: sweeper, coordinator of groups, watchers, refreshers, housekeeping, sequencer, webhooks, heartbeat."""
+    """The threads of a worker process: sweeper, coordinator of groups, watchers, refreshers, housekeeping, sequencer, tags of batches, webhooks, heartbeat."""
 
     def __init__(self, runtime: Runtime) -> None:
         super().__init__(runtime)
@@ -85,6 +86,7 @@ class WorkerThreads(ProcessThreads):
             *_runners(self._runtime, every.refresh),
             PeriodicRunner(self._runtime, {**every.housekeeping, **every.notices}).start("housekeeping"),
             sequencer(self._runtime).start(),
+            slot_labels.loop(self._runtime).start(),
             *_webhooks(self._runtime).start(),
             *(EventListener(self._runtime, name).start() for name in self._runtime.accounts.with_events()),
         ]

@@ -21,6 +21,7 @@ from workers.jobs.runner import PeriodicRunner
 from workers.jobs.schedule import job_specs
 from workers.lifecycle.reconciler import Reconciler
 from workers.lifecycle.sweeper import Sweeper
+from workers.observation.slot_labels import label_noted
 from workers.runtime import Runtime
 
 LEASES, JOBS, INVENTORY, GROUPS = "leases", "jobs", "inventory", "groups"
@@ -164,7 +165,8 @@ class Process:
             rarely = {name: replace(kind, interval=lambda _: _RARELY) for name, kind in every.housekeeping.items()}
             at_times = {name: replace(kind, interval=lambda _: _NOTICES) for name, kind in every.notices.items()}
             notices = at_times if runtime.settings.agent == "on" else {}
-            return PeriodicRunner(runtime, {**every.watch, **every.refresh, **rarely, **notices}).run_one
+            runner = PeriodicRunner(runtime, {**every.watch, **every.refresh, **rarely, **notices})
+            return lambda: runner.run_one() or label_noted(runtime) > 0
         if self._role == GROUPS:
             coordinator = Coordinator(runtime)
             return lambda: coordinator.sweep() is not None

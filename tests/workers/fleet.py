@@ -45,6 +45,7 @@ from workers.jobs.refresh_offerings import refresh
 from workers.lifecycle.cohorts import Cohort
 from workers.lifecycle.reconciler import Reconciler
 from workers.observation.inventory import take_inventory
+from workers.observation.slot_labels import label_noted
 from workers.observation.watch import watch
 from workers.providers.errors import ProviderError
 from workers.runtime import Runtime
@@ -168,6 +169,7 @@ class Fleet:
         for job in (watch, take_inventory):
             with suppress(ProviderError):
                 job(self.runtime, ACCOUNT, self.listed_region)
+        label_noted(self.runtime)
 
     def drive(self, until: Callable[[], bool], *, seconds: float = 60.0) -> None:
         """Steps while anything is due, then observes, until the condition holds; less often while nothing moves.

@@ -31,6 +31,7 @@ _BESIDE_THE_STEPS = (
     "workers.observation.listings",
     "workers.observation.leftovers",
     "workers.observation.batch_slots",
+    "workers.observation.slot_labels",
     "workers.groups.coordinator",
     "workers.accounts",
 )

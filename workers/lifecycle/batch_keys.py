@@ -59,6 +59,13 @@ class BatchKeys:
             leader.room -= 1
             return leader.slot
 
+    def move(self, key: str, slot: datetime) -> None:
+        """The leader gathers its batch later than it said."""
+        with self._lock:
+            leader = self._leaders.get(key)
+            if leader is not None:
+                leader.slot = max(leader.slot, slot)
+
     def gather(self, key: str) -> None:
         """The leader gathers its batch: nobody follows it any more."""
         with self._lock:

@@ -1,22 +1,16 @@
-"""VMs of launch batches: which attempt a VM belongs to before it has tags of its own, and the writing of those tags."""
+"""Which attempt the VM of a launch batch belongs to, before it has tags of its own."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 
-import structlog
 from sqlalchemy import Connection
 
 from app.db.leases import batches
-from app.domain.ids import BatchId, LeaseId, TenantId
+from app.domain.ids import BatchId
 from app.domain.inventory import BatchSlot, Row
-from app.domain.tags import OwnerTags, attempt_key
+from app.domain.tags import attempt_key
 from app.domain.tokens import batch_token
-from workers.providers.errors import ProviderError, Throttled
 from workers.providers.types import Vm
 from workers.runtime import Runtime
-
-log = structlog.get_logger(__name__)
-
-_MOST_AT_ONCE = 100
 
 
 def slots_of(
@@ -43,37 +37,3 @@ def slots_of(
             is_labelled=attempt_key(vm.tags) is not None,
         )
     return slots
-
-
-def label_vms(runtime: Runtime, account: str, region: str, vms: Collection[Vm]) -> int:
-    """Writes the own tags of VMs of batches that have none yet, within the provider's request rate. Returns how many.
-
-    Nothing depends on these tags. What this pass does not write, a later one of the watch or the inventory does.
-    """
-    bare = [vm.id for vm in vms if vm.batch is not None and attempt_key(vm.tags) is None]
-    rows = runtime.database.all(batches.owners(account, region, bare)) if bare else []
-    provider, bucket = runtime.accounts.provider(account), runtime.pacer.bucket(account, region, "write")
-    owners: dict[str, OwnerTags] = {}
-    for row in rows[:_MOST_AT_ONCE]:
-        if not runtime.pacer.take(provider, bucket):
-            break
-        owners[row.instance_id] = OwnerTags(
-            installation=runtime.installation.id,
-            lease_id=LeaseId(row.lease_id),
-            n=row.n,
-            tenant_id=TenantId(row.tenant_id),
-            params_hash=row.params_hash,
-            deadline_at=row.deadline_applied,
-        )
-    if not owners:
-        return 0
-    names = {row.instance_id: row.name for row in rows if row.instance_id in owners}
-    try:
-        result = provider.label_slots(region, owners, names)
-    except ProviderError as error:
-        log.info("VMs of a batch have no tags of their own yet", code=error.code, error=error.message)
-        return 0
-    throttled = next((error for error in result.refused.values() if isinstance(error, Throttled)), None)
-    if throttled is not None:
-        runtime.pacer.throttled(provider, bucket, throttled)
-    return len(result.done)

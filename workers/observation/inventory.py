@@ -30,8 +30,9 @@ from workers.accounts import error_json
 from workers.brakes import ROWLESS, VANISHED, check_cluster, hold_for_lost_rows, mass_loss
 from workers.jobs.notices import tell_orphans
 from workers.observation.adoption import adopt_requested
-from workers.observation.batch_slots import label_vms, slots_of
+from workers.observation.batch_slots import slots_of
 from workers.observation.listings import AccountListing, Listed
+from workers.observation.slot_labels import label_vms
 from workers.observation.vm_reasons import reason_json
 from workers.providers.errors import CredentialsRejected, ProviderError, Throttled
 from workers.providers.interfaces import Provider

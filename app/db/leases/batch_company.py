@@ -71,6 +71,20 @@ def elect(
     )
 
 
+_EXPECTING = text(
+    f"""
+    SELECT (SELECT count(*) {_WAITING}) < :most AND EXISTS (
+        SELECT FROM lease o WHERE o.tenant_id = :tenant AND o.state = 'queued' AND o.desired = 'run' AND o.next_due <= now()
+    ) AS expecting
+    """
+)
+
+
+def expecting(tenant_id: TenantId, key: str, *, most: int) -> Executable:
+    """One row (expecting): the key has room in a batch of `most`, and leases of the tenant are due to be placed."""
+    return _EXPECTING.bindparams(tenant=tenant_id, key=key, most=most)
+
+
 _LEAD = (
     update(lease)
     .where(

@@ -225,7 +225,7 @@ def loading(*of: ColumnElement[bool]) -> Select[Any]:
             *(attempt.c[name].label(f"attempt_{name}") for name in ("public_ip", "private_ip", "end_accepted")),
             *(
                 attempt.c[name].label(f"attempt_{name}")
-                for name in ("offering", "batch_key", "batch_id", "batch_index")
+                for name in ("created_at", "offering", "batch_key", "batch_id", "batch_index")
             ),
             account_region.c.last_watched_at.label("attempt_watched_at"),
             lease_group.c.state.label("group_state"),

@@ -126,6 +126,25 @@ def let_send(fleet: Fleet, leader: Any) -> None:
     fleet.step()
 
 
+def test_a_leader_waits_for_leases_that_are_about_to_be_placed(fleet: Fleet) -> None:
+    leases = planned_together(fleet, 2)
+    leases += created(fleet, 2)
+    let_send(fleet, leaders(fleet, leases)[0])
+    assert fleet.runs() == 0
+    drive_all(fleet, leases, "active")
+    assert (fleet.runs(), [batch.slots for batch in batches(fleet)]) == (1, [4])
+
+
+def test_a_leader_that_has_waited_for_a_second_sends(fleet: Fleet) -> None:
+    leases = planned_together(fleet, 2)
+    fleet.runtime.database.run(update(attempt).values(created_at=func.now() - timedelta(seconds=1)))
+    later = created(fleet, 2)
+    let_send(fleet, leaders(fleet, leases)[0])
+    assert (fleet.runs(), states(fleet, leases)) == (1, [["known"]] * 2)
+    drive_all(fleet, leases + later, "active")
+    assert sorted(batch.slots for batch in batches(fleet)) == [2, 2]
+
+
 def test_a_leader_that_is_gone_is_replaced(fleet: Fleet) -> None:
     leases = planned_together(fleet, 3)
     fleet.runtime.database.run(update(lease).where(lease.c.slot_at.is_not(None)).values(next_due=None))

@@ -1,0 +1,81 @@
+"""The own tags of VMs of launch batches: lease, attempt, deadline and name. The create call could not write them.
+
+The watch must not wait for these calls, since there is one for each VM. It notes the VMs, and a thread of its own writes the tags.
+Nothing depends on them. What the thread does not write, the inventory does.
+"""
+
+from collections.abc import Collection, Iterable
+
+import structlog
+
+from app.db.leases import batches
+from app.domain.ids import LeaseId, TenantId
+from app.domain.tags import OwnerTags, attempt_key
+from workers.loop import Loop
+from workers.providers.errors import ProviderError, Throttled
+from workers.providers.types import Vm
+from workers.runtime import Runtime
+
+log = structlog.get_logger(__name__)
+
+_MOST_AT_ONCE = 100
+_PAUSE_SECONDS = 0.5
+
+
+def label_vms(runtime: Runtime, account: str, region: str, vms: Iterable[Vm]) -> Collection[str]:
+    """Writes the own tags of VMs of batches that have none yet, within the provider's request rate. Returns their ids."""
+    return _label(runtime, (account, region), unlabelled(vms))
+
+
+def label_noted(runtime: Runtime) -> int:
+    """The same for VMs that the watch of this process has noted. Returns how many have tags now."""
+    count = 0
+    for place, vm_ids in runtime.unlabelled.waiting().items():
+        done = _label(runtime, place, vm_ids)
+        runtime.unlabelled.labelled(done)
+        count += len(done)
+    return count
+
+
+def loop(runtime: Runtime) -> Loop:
+    """Writes what is noted."""
+
+    def write() -> None:
+        label_noted(runtime)
+
+    return Loop("labels", write, stopping=runtime.stopping, pause=_PAUSE_SECONDS)
+
+
+def unlabelled(vms: Iterable[Vm]) -> list[str]:
+    """The ids of VMs of batches that show no tags of their own."""
+    return [vm.id for vm in vms if vm.batch is not None and attempt_key(vm.tags) is None]
+
+
+def _label(runtime: Runtime, place: tuple[str, str], vm_ids: Collection[str]) -> Collection[str]:
+    account, region = place
+    rows = runtime.database.all(batches.owners(account, region, vm_ids)) if vm_ids else []
+    provider, bucket = runtime.accounts.provider(account), runtime.pacer.bucket(account, region, "write")
+    owners: dict[str, OwnerTags] = {}
+    for row in rows[:_MOST_AT_ONCE]:
+        if not runtime.pacer.take(provider, bucket):
+            break
+        owners[row.instance_id] = OwnerTags(
+            installation=runtime.installation.id,
+            lease_id=LeaseId(row.lease_id),
+            n=row.n,
+            tenant_id=TenantId(row.tenant_id),
+            params_hash=row.params_hash,
+            deadline_at=row.deadline_applied,
+        )
+    if not owners:
+        return ()
+    names = {row.instance_id: row.name for row in rows if row.instance_id in owners}
+    try:
+        result = provider.label_slots(region, owners, names)
+    except ProviderError as error:
+        log.info("VMs of a batch have no tags of their own yet", code=error.code, error=error.message)
+        return ()
+    throttled = next((error for error in result.refused.values() if isinstance(error, Throttled)), None)
+    if throttled is not None:
+        runtime.pacer.throttled(provider, bucket, throttled)
+    return result.done
