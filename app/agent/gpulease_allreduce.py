@@ -210,7 +210,9 @@ def main() -> None:
         result = {"result": "failed", "detail": repr(error)}
     sys.stdout.write(json.dumps(result) + "\n")
     sys.stdout.flush()
-    os._exit(0)  # NCCL's threads may hold the process
+    if result["result"] == "ok":
+        time.sleep(1)  # NCCL's threads may still send to others
+    os._exit(0)  # they may hold the process
 
 
 if __name__ == "__main__":

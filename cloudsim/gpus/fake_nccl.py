@@ -7,6 +7,7 @@ a sum that is too large by one on these GPUs, and `hangs` for one that never com
 from __future__ import annotations
 
 import json
+import os
 import socket
 import struct
 import threading
@@ -51,7 +52,7 @@ class FakeNcclCluster(FakeNccl):
         if self._port and self._lines is None:
             connection = socket.create_connection(("127.0.0.1", self._port))
             self._lines = connection.makefile("rw")
-            self._exchange({"ranks": len(self._ranks), "world": self._world})
+            self._exchange({"ranks": len(self._ranks), "world": self._world, "pid": os.getpid()})
         if self._sums:
             if self._gpus().state.get("allreduce") == "hangs":
                 threading.Event().wait()
@@ -70,12 +71,14 @@ class FakeNcclCluster(FakeNccl):
 
 
 def _add_up(server: socket.socket) -> None:
-    joined, ranks, world = [], 0, 1
+    """Answers its own process last, since that may end with the answer and take this thread with it."""
+    joined: list[Any] = []
+    ranks, world = 0, 1
     while ranks < world:
         lines = server.accept()[0].makefile("rw")
         said = json.loads(lines.readline())
         ranks, world = ranks + said["ranks"], said["world"]
-        joined.append(lines)
+        joined.insert(len(joined) if said["pid"] == os.getpid() else 0, lines)
     _answer(joined, 0)
     while True:
         heard = [lines.readline() for lines in joined]
