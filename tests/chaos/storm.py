@@ -119,7 +119,6 @@ class Storm:
             raise
         finally:
             self._timeline.reached(Line.ASKING, reached)
-        self._course.made += lease_ids
         if "max_cost" in wish:
             self._course.capped |= set(lease_ids)
         return lease_ids
@@ -127,12 +126,19 @@ class Storm:
     def _make_leases(self, tenant: Tenant, order: Order, wish: Json) -> list[str]:
         """One lease, or several equal ones at once."""
         keys = [f"chaos-{self._wanted.seed}-{order.number + place}" for place in range(order.leases)]
+
+        def create(body: Json, key: str) -> str:
+            """The lease counts from its answer on: the others of a burst may be answered after a failover alone."""
+            lease_id = tenant.create_at_any_rate(body, key)
+            self._course.made.append(lease_id)
+            return lease_id
+
         if order.leases == 1:
-            return [tenant.create_at_any_rate(wish, keys[0])]
+            return [create(wish, keys[0])]
         self._course.bursts += 1
         named = [{**wish, "name": f"{wish['name']}-{place}"} for place in range(order.leases)]
         with ThreadPoolExecutor(order.leases) as asking:
-            return list(asking.map(tenant.create_at_any_rate, named, keys))
+            return list(asking.map(create, named, keys))
 
     def _make_group(self, tenant: Tenant, order: Order, wish: Json) -> list[str]:
         assert order.group is not None
@@ -142,7 +148,9 @@ class Storm:
         self._course.groups.append(group["id"])
         if "max_cost" in wish:
             self._course.groups_capped.add(group["id"])
-        return [str(member["lease_id"]) for member in group["members"]]
+        lease_ids = [str(member["lease_id"]) for member in group["members"]]
+        self._course.made += lease_ids
+        return lease_ids
 
     def _look(self, tenant: Tenant) -> None:
         with suppress(httpx.HTTPError):
