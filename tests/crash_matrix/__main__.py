@@ -21,6 +21,7 @@ from tests.crash_matrix.turns import repeated, run_in_turn, turns
 from tests.e2e.cloud import Cloud
 from tests.e2e.people import Operator
 from tests.e2e.stack import running
+from tests.reports import FOLDER, write_evidence
 from workers.failpoints.actions import Action
 from workers.failpoints.points import names
 
@@ -63,7 +64,7 @@ def main() -> int:
     parser.add_argument("--workers", default="2", help="worker processes")
     parser.add_argument("--again", type=Path, help="a report: only the cases whose points were not reached then")
     parser.add_argument(
-        "--report", type=Path, default=Path("crash-matrix.json"), help="where the evidence is written, as JSON"
+        "--report", type=Path, default=FOLDER / "crash-matrix.json", help="where the evidence is written, as JSON"
     )
     asked = parser.parse_args()
     if asked.repeat and not asked.points:
@@ -94,7 +95,7 @@ def main() -> int:
         for _ in (run_repeated if asked.repeat else run_all)(stage, cases, asked.batch):
             # written each time, so that a run that is ended early has told what it found
             document = described(places, cases, time.monotonic() - began)
-            asked.report.write_text(json.dumps(document, indent=1), encoding="utf-8")
+            write_evidence(asked.report, document)
     print(table(document, asked.report.resolve()))
     return 1 if document["summary"]["wrong"] or document["summary"]["not_hit"] else 0
 

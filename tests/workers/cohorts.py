@@ -1,7 +1,6 @@
 """Leases that are due at the same moment, and one cohort that moves them."""
 
-from collections.abc import Callable
-from typing import Any
+from uuid import UUID
 
 from app.db.leases import claims
 from app.domain.ids import LeaseId
@@ -13,13 +12,13 @@ def created(fleet: Fleet, count: int) -> list[LeaseId]:
     return [fleet.create(name=f"t{number}", wait_seconds=600) for number in range(count)]
 
 
-def move(fleet: Fleet, alone: Callable[[LeaseId, Any], object] | None = None) -> list[LeaseId]:
+def move(fleet: Fleet) -> list[LeaseId]:
     """Moves the leases that are due once, as one cohort. Returns those that were left to be moved alone."""
     left: list[LeaseId] = []
 
-    def move_alone(lease_id: LeaseId, claim_id: Any) -> None:
+    def move_alone(lease_id: LeaseId, claim_id: UUID) -> None:
         left.append(lease_id)
-        (alone or fleet.reconciler.run)(lease_id, claim_id)
+        fleet.reconciler.run(lease_id, claim_id)
 
     rows = fleet.runtime.database.all(claims.claim_due(100, fleet.runtime.settings.claim_seconds))
     Cohort(fleet.runtime, {LeaseId(row.id): row.claim_id for row in rows}, move_alone).move()

@@ -269,4 +269,4 @@ def group_view(group: Any) -> Group:
 def _member(row: Any) -> dict[str, Any]:
     connection = row.connection or {}
     addresses = {name: connection.get(name) for name in ("public_ip", "private_ip")}
-    return {**vars(row), **addresses, "check": row.group_check}
+    return {**vars(row), **addresses}

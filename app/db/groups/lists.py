@@ -104,7 +104,7 @@ def members(group_id: str, *, within: str | None) -> Select[Any]:
             lease.c.gpu_count.label("gpus"),
             and_(lease.c.state == _literal(LeaseState.ACTIVE), wanted).label("runs"),
             lease.c.ready_at,
-            lease.c.group_check,
+            lease.c.group_check.label("check"),
         )
         .select_from(own)
         .where(lease.c.group_id == group_id, owned(lease.c.tenant_id, within), shown)

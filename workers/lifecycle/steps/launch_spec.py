@@ -1,6 +1,6 @@
 """What a launch asks a cloud for, from what the tenant chose and where the lease is placed."""
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from app.domain import placed
 from app.domain.billing import SECONDS_PER_HOUR
@@ -24,9 +24,10 @@ class Private(NamedTuple):
     group: GroupSpec | None = None
     slot: ReservationSlot | None = None
 
-
-def private(ctx: StepContext, known: Any, n: int, slot: ReservationSlot | None = None) -> Private:
-    return Private(known.startup_script, known.max_total_seconds, group_spec(ctx, known, n), slot)
+    @classmethod
+    def of(cls, ctx: StepContext, known: Any, n: int, slot: ReservationSlot | None = None) -> Self:
+        """`known`: a row of `launches.private`. `n`: of the attempt."""
+        return cls(known.startup_script, known.max_total_seconds, group_spec(ctx, known, n), slot)
 
 
 def launch_spec(ctx: StepContext, offering: Offering, image: Image, n: int, private: Private) -> LaunchSpec:
@@ -112,5 +113,6 @@ def _agent(ctx: StepContext, n: int) -> AgentConfig | None:
 
 
 def facts(offering: Offering, image: Image) -> dict[str, Any]:
+    """The VM's type and image, as stored with an attempt."""
     known = {"id": image.id, "name": image.name, "driver_version": image.driver_version}
     return placed.hardware(offering.type, known)

@@ -32,7 +32,7 @@ from workers.lifecycle.steps.context import (
     must_hold,
     reserve_quota,
 )
-from workers.lifecycle.steps.launch_spec import facts, launch_spec, private
+from workers.lifecycle.steps.launch_spec import Private, facts, launch_spec
 from workers.lifecycle.steps.reservation_slot import ReservationSlot, take_slot
 from workers.providers.types import Image, LaunchSpec, Params
 
@@ -92,7 +92,7 @@ def _specs(
     known = {row.lease_id: row for row in connection.execute(*_known(*leases))}
     script = known[leases[0].lease.id].startup_script
     return {
-        ctx.lease.id: launch_spec(ctx, offering, image, n, private(ctx, known[ctx.lease.id], n, slot))
+        ctx.lease.id: launch_spec(ctx, offering, image, n, Private.of(ctx, known[ctx.lease.id], n, slot))
         for ctx in leases
         if known[ctx.lease.id].startup_script == script
     }
@@ -168,7 +168,7 @@ def _known(*leases: StepContext) -> Bound[Select[Any]]:
 
 
 def _spec_now(ctx: StepContext, offering: Offering, image: Image, known: Any) -> LaunchSpec:
-    return launch_spec(ctx, offering, image, ctx.attempt.n, private(ctx, known, ctx.attempt.n))
+    return launch_spec(ctx, offering, image, ctx.attempt.n, Private.of(ctx, known, ctx.attempt.n))
 
 
 def _enter_provisioning(
