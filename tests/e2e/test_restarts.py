@@ -8,7 +8,7 @@ import redis
 from tests.e2e.cloud import Cloud
 from tests.e2e.people import ONE_A10G, Operator, Tenant, ids
 from tests.e2e.stack import Stack
-from tests.e2e.truth import differences
+from tests.e2e.truth import differences, one_vm_each
 
 WISHES = 40
 
@@ -38,7 +38,7 @@ def test_leases_survive_the_death_of_every_process(
     assert ids(tenant.wait_for_all("active", WISHES)) == made
     assert tenant.used()["leases"] == WISHES
     assert differences(operator, cloud, stack.credentials.database_url) == []
-    assert all(len(cloud.vms_of(lease_id)) == 1 for lease_id in made)
+    assert one_vm_each(cloud, made)
     tenant.release_all()
 
 

@@ -14,7 +14,7 @@ from app.local.waiting import wait_until
 from tests.e2e.cloud import Cloud
 from tests.e2e.people import ONE_A10G, Operator, ids
 from tests.e2e.stack import PATIENCE, Stack, running
-from tests.e2e.truth import differences
+from tests.e2e.truth import differences, one_vm_each
 
 WISHES = 20
 APIS, WORKERS = 2, 2
@@ -60,7 +60,7 @@ def test_processes_die_and_are_replaced_by_a_new_version_without_a_lease_being_l
             assert wait_until(lambda: (hosts.count("api"), hosts.count("worker")) == (APIS, WORKERS), timeout=PATIENCE)
             assert ids(tenant.wait_for_all("active", WISHES)) == made
             assert differences(operator, cloud, said.database_url) == []
-            assert all(len(cloud.vms_of(lease_id)) == 1 for lease_id in made)
+            assert one_vm_each(cloud, made)
             tenant.release_all()
             assert tenant.used() == {}
 

@@ -8,8 +8,10 @@ from sqlalchemy import NullPool, create_engine, text
 from app.db.core.urls import sync_url
 from app.db.operations.invariants import violations
 from app.domain.tags import ATTEMPT, BATCH, LEASE
+from app.local.waiting import wait_until
 from tests.e2e.cloud import Cloud, Json
 from tests.e2e.people import Operator, Tenant
+from tests.e2e.stack import PATIENCE
 
 
 def differences(
@@ -49,6 +51,15 @@ def _labelled(vm: Json, slots: Mapping[str, tuple[str, int]]) -> Json:
         return vm
     lease_id, n = slots.get(vm["id"], ("nobody", 0))
     return {**vm, "tags": {**vm["tags"], LEASE: lease_id, ATTEMPT: str(n) if n else vm["id"]}}
+
+
+def one_vm_each(cloud: Cloud, lease_ids: Collection[str]) -> bool:
+    """Whether each lease has had one VM, by the VMs' own tags. A VM that was launched with others gets them a moment later."""
+
+    def counts() -> set[int]:
+        return {len(cloud.vms_of(lease_id)) for lease_id in lease_ids}
+
+    return wait_until(lambda: counts() == {1}, timeout=PATIENCE)
 
 
 def left_nothing(tenant: Tenant, operator: Operator, cloud: Cloud, database_url: str) -> None:

@@ -60,11 +60,16 @@ class Answers(BaseHTTPRequestHandler):
 
 
 class Api:
-    """The API as VMs see it. `Node` i has the address 127.0.0.(i + 1) and the token `token-i`."""
+    """The API as VMs see it. `Node` i has the token `token-i`."""
 
     def __init__(self, url: str, groups: dict[str, tuple[int, bytes]], reports: dict[str, Any], port: int) -> None:
         self.url, self._groups, self._reports, self.port = url, groups, reports, port
+        self._network = f"127.{port // 256}.{port % 256}"
         self.serve(program.all_reduce_source())
+
+    def address(self, node: int) -> str:
+        """An address that no other test uses: a connection of theirs may have one of the ports that nodes listen at."""
+        return f"{self._network}.{node + 1}"
 
     def serve(self, source: bytes) -> None:
         """`source`: the program of the all-reduce, that VMs accept."""
@@ -72,7 +77,7 @@ class Api:
         self.digest = sha256(source).hexdigest()
 
     def tell(self, *nodes: int, complete: bool = True) -> None:
-        hosts = [{"rank": rank, "private_ip": f"127.0.0.{node + 1}", "gpus": 8} for rank, node in enumerate(nodes)]
+        hosts = [{"rank": rank, "private_ip": self.address(node), "gpus": 8} for rank, node in enumerate(nodes)]
         shared = {"group_id": GROUP.group_id, "size": len(nodes), "complete": complete, "hosts": hosts}
         master = {"master_addr": hosts[0]["private_ip"], "master_port": 29500}
         for rank, node in enumerate(nodes):
@@ -138,14 +143,14 @@ def node(
     settings |= {"fast_seconds": 0.05, "slow_seconds": 0.1, "mesh_seconds": mesh_seconds, "mesh_port": api.port}
     url = api.url.replace(group_node.HOSTS_PATH, group_node.ALL_REDUCE_PATH)
     settings["all_reduce"] |= {"url": url, "sha256": api.digest, "port": api.port + 1} | (all_reduce or {})
-    settings["ssh"]["user"], settings["address"] = ME.pw_name, f"127.0.0.{number + 1}"
+    settings["ssh"]["user"], settings["address"] = ME.pw_name, api.address(number)
     (vm.home / ".ssh").mkdir(parents=True)
     (vm.home / ".ssh/authorized_keys").write_text("ssh-ed25519 AAAA of-the-tenant")
     (vm.root / "etc/gpulease").mkdir(parents=True)
     (vm.root / "etc/gpulease/group.json").write_text(json.dumps(settings))
     (vm.root / "etc/hosts").write_text("127.0.0.1 localhost")
     command = [sys.executable, "-c", delivered[group_node.PROGRAM]]
-    with subprocess.Popen(command, env={"GPULEASE_ROOT": str(vm.root)}, stdout=-1, stderr=-2, text=True) as process:
+    with subprocess.Popen(command, env={"GPULEASE_ROOT": str(vm.root)}) as process:
         try:
             yield vm
             assert process.poll() is None
@@ -169,14 +174,14 @@ def test_nodes_learn_their_ranks_and_reach_each_other(api: Api, tmp_path: Path) 
                 >= {
                     "GROUP_ID": GROUP.group_id,
                     "NNODES": "2",
-                    "MASTER_ADDR": "127.0.0.1",
+                    "MASTER_ADDR": api.address(0),
                     "MASTER_PORT": "29500",
                     "GPULEASE_HOSTS": "/etc/gpulease/hosts",
                 }.items()
             )
-            assert one.text("/etc/gpulease/hosts") == "127.0.0.1 slots=8\n127.0.0.2 slots=8\n"
+            assert one.text("/etc/gpulease/hosts") == f"{api.address(0)} slots=8\n{api.address(1)} slots=8\n"
             assert one.text("/etc/hosts").splitlines()[:1] == ["127.0.0.1 localhost"]
-            assert "127.0.0.2 node-1\n" in one.text("/etc/hosts")
+            assert f"{api.address(1)} node-1\n" in one.text("/etc/hosts")
 
 
 def test_a_larger_group_and_a_replaced_member_are_noticed(api: Api, tmp_path: Path) -> None:
@@ -191,11 +196,11 @@ def test_a_larger_group_and_a_replaced_member_are_noticed(api: Api, tmp_path: Pa
         eventually(third.has(NODE_RANK="2", GPULEASE_MESH="ok"))
         api.tell(0, 3, 2)
         stack.enter_context(node(api, 3, tmp_path))
-        eventually(lambda: "127.0.0.4" in first.text("/etc/gpulease/hosts"))
+        eventually(lambda: api.address(3) in first.text("/etc/gpulease/hosts"))
         eventually(first.has(NNODES="3", GPULEASE_MESH="ok"))
         names = first.text("/etc/hosts")
-        assert "127.0.0.4 node-1\n" in names
-        assert "127.0.0.2" not in names
+        assert f"{api.address(3)} node-1\n" in names
+        assert api.address(1) not in names
         assert names.count("node-0") == 1
         api.tell(0, complete=False)
         assert not wait_until(lambda: first.env["NNODES"] != "3", timeout=0.3)
@@ -209,9 +214,11 @@ def test_members_alone_log_in_with_the_key_of_the_group(api: Api, tmp_path: Path
         assert (key.read_text(), key.stat().st_mode & 0o777) == (GROUP.ssh_private_key, 0o600)
         (of_tenant, ours) = (first.home / ".ssh/authorized_keys").read_text().splitlines()
         assert of_tenant == "ssh-ed25519 AAAA of-the-tenant"
-        assert ours == f'from="127.0.0.1,127.0.0.2" {public_line(str(GROUP.ssh_private_key))} gpulease-group'
+        assert (
+            ours == f'from="{api.address(0)},{api.address(1)}" {public_line(str(GROUP.ssh_private_key))} gpulease-group'
+        )
         config = first.root / "etc/ssh/ssh_config.d/60-gpulease-group.conf"
-        for name in ("node-1", "127.0.0.2"):
+        for name in ("node-1", api.address(1)):
             command = ["ssh", "-F", str(config), "-G", name]
             shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
             assert {"port 2222", "identityfile ~/.ssh/gpulease_group", "stricthostkeychecking false"} <= set(shown)
