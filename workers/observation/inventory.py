@@ -32,7 +32,7 @@ from workers.jobs.notices import tell_orphans
 from workers.observation.adoption import adopt_requested
 from workers.observation.batch_slots import slots_of
 from workers.observation.listings import AccountListing, Listed
-from workers.observation.slot_labels import label_vms
+from workers.observation.slot_labels import label_listed
 from workers.observation.vm_reasons import reason_json
 from workers.providers.errors import CredentialsRejected, ProviderError, Throttled
 from workers.providers.interfaces import Provider
@@ -104,7 +104,7 @@ class Cycle:
         _store(runtime, listed, findings, before.last_complete_listing_at)
         _store_deadlines(runtime, findings)
         _store_notices(runtime, rows.values(), self._interruptions)
-        label_vms(runtime, account, region, listed.vms.values())
+        label_listed(runtime, account, region, listed)
         _sight_orphans(runtime, account, region, listed, findings)
         runtime.database.run(
             statements.listed(

@@ -5,6 +5,7 @@ Nothing depends on them. What the thread does not write, the inventory does.
 """
 
 from collections.abc import Collection, Iterable
+from datetime import timedelta
 
 import structlog
 
@@ -12,6 +13,7 @@ from app.db.leases import batches
 from app.domain.ids import LeaseId, TenantId
 from app.domain.tags import OwnerTags, attempt_key
 from workers.loop import Loop
+from workers.observation.listings import Listed
 from workers.providers.errors import ProviderError, Throttled
 from workers.providers.types import Vm
 from workers.runtime import Runtime
@@ -20,11 +22,17 @@ log = structlog.get_logger(__name__)
 
 _MOST_AT_ONCE = 100
 _PAUSE_SECONDS = 0.5
+_YOUNG_SECONDS = 60.0
 
 
-def label_vms(runtime: Runtime, account: str, region: str, vms: Iterable[Vm]) -> Collection[str]:
-    """Writes the own tags of VMs of batches that have none yet, within the provider's request rate. Returns their ids."""
-    return _label(runtime, (account, region), unlabelled(vms))
+def label_listed(runtime: Runtime, account: str, region: str, listed: Listed) -> Collection[str]:
+    """Writes the own tags of VMs of batches that have none yet, within the provider's request rate. Returns their ids.
+
+    Leaves young VMs to the watch, whose thread may have written the tags since the VMs were listed.
+    """
+    since = listed.started_at - timedelta(seconds=_YOUNG_SECONDS)
+    old = (vm for vm in listed.vms.values() if vm.launched_at is None or vm.launched_at < since)
+    return _label(runtime, (account, region), unlabelled(old))
 
 
 def label_noted(runtime: Runtime) -> int:

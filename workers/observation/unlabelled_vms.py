@@ -6,8 +6,8 @@ from collections.abc import Callable, Collection, Mapping
 
 _SHOWN_AFTER = 30.0
 """A cloud may show the tags of a VM so many seconds after it accepted them."""
-_LONGEST_WAIT = 60.0
-"""After so many seconds the inventory has seen the VM too."""
+_LONGEST_WAIT = 300.0
+"""The tags of a thousand VMs take 200 seconds at five calls a second. What is left, the inventory has seen too."""
 
 
 class UnlabelledVms:
