@@ -22,7 +22,6 @@ from workers.lifecycle.bulkheads import bulkheads
 from workers.lifecycle.claim_renewer import Renewals
 from workers.lifecycle.ranked_offerings import RankedOfferings
 from workers.metrics import WorkerMetrics
-from workers.observation.steady_vms import SteadyVms
 from workers.observation.unlabelled_vms import UnlabelledVms
 from workers.permits import WORKING_THREADS
 from workers.process_locks import Presence
@@ -101,7 +100,6 @@ def assemble(
         presence=Presence(database),
         bulkheads=bulkheads(threads=settings.worker_threads, call_timeout=settings.call_timeout, monotonic=monotonic),
         unlabelled=UnlabelledVms(monotonic),
-        steady=SteadyVms(monotonic),
         monotonic=monotonic,
         metrics=metrics or WorkerMetrics(),
         traces=traces or Traces(),

@@ -19,7 +19,6 @@ from workers.lifecycle.claim_renewer import Renewals
 from workers.lifecycle.ranked_offerings import RankedOfferings
 from workers.metrics import WorkerMetrics
 from workers.observation.rowless_leftovers import RowlessLeftovers
-from workers.observation.steady_vms import SteadyVms
 from workers.observation.unlabelled_vms import UnlabelledVms
 from workers.permits import Permits
 from workers.process_locks import Presence
@@ -61,7 +60,6 @@ class Runtime:
     batch_keys: BatchKeys = field(default_factory=BatchKeys)
     permits: Permits = field(default_factory=Permits)
     unlabelled: UnlabelledVms = field(default_factory=UnlabelledVms)
-    steady: SteadyVms = field(default_factory=SteadyVms)
     rowless_leftovers: RowlessLeftovers = field(default_factory=RowlessLeftovers)
     nudge: threading.Event = field(default_factory=threading.Event)
     stopping: threading.Event = field(default_factory=threading.Event)

@@ -27,7 +27,6 @@ _BESIDE_THE_STEPS = (
     "workers.lifecycle.sweeper",
     "workers.lifecycle.cohorts",
     "workers.observation.watch",
-    "workers.observation.attempt_leftovers",
     "workers.observation.inventory",
     "workers.observation.listings",
     "workers.observation.leftovers",

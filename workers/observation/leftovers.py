@@ -13,7 +13,7 @@ from enum import Enum, auto
 from app.db.fleet import leftovers as statements
 from app.db.leases import batches
 from app.domain.tags import BATCH, SHARED, attempt_key
-from workers.observation.attempt_leftovers import try_to_remove
+from workers.observation.watch import try_to_remove
 from workers.providers.errors import Throttled
 from workers.providers.types import Leftover
 from workers.runtime import Runtime

@@ -1,31 +1,37 @@
 """The watch: bulk observation of changing VMs: those that start, boot, end, or were lost. One get per hundred VMs.
 
-The watch writes facts and wakes leases. The reconciler decides. A VM that runs and has its addresses is read every few
-seconds; each pass asks only whether it is ready.
+The watch writes facts and wakes leases. The reconciler decides.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
+import structlog
 from sqlalchemy import Row
 
 from app.db.fleet import inventory
-from app.db.leases import attempts
+from app.db.leases import attempts, release_obstacles
 from app.db.leases.transitions import locked
+from app.domain.ids import LeaseId
 from app.domain.leases import AttemptState, VmState
-from workers.observation.attempt_leftovers import AttemptLeftovers, remove_leftovers, store_obstacles
+from app.domain.reasons import in_use_obstacle, leftover_obstacle
+from app.domain.tags import SHARED, attempt_key
 from workers.observation.slot_labels import unlabelled
 from workers.observation.vm_reasons import reason_json
 from workers.providers.errors import ProviderError, Throttled
 from workers.providers.interfaces import Provider
-from workers.providers.types import Vm
+from workers.providers.types import Leftover, Vm
 from workers.runtime import Runtime
+
+log = structlog.get_logger(__name__)
 
 _SEEN = frozenset({VmState.RUNNING, VmState.ENDING, VmState.STOPPED})
 """States that an observation after the launch's own answer has reported."""
 
+_OBSTACLE_SECONDS = 60.0
 _ASKED_AT_ONCE = 50
 """VMs whose readiness is stored together. At some clouds each of them needs a call of its own."""
 _REPORT_SECONDS, _REPORT_SHARE = 60.0, 0.25
@@ -43,30 +49,27 @@ def watch(runtime: Runtime, account: str, region: str) -> int:
         return 0
     provider = runtime.accounts.provider(account)
     known = [row for row in rows if row.state == AttemptState.KNOWN]
-    steady = _steady(runtime, known)
     errors = _Errors()
     vms: Mapping[str, Vm | None] = {}
-    leftovers = AttemptLeftovers()
+    leftovers = _Leftovers()
     with errors.kept():
-        asked = [row.instance_id for row in known if row.instance_id not in steady]
-        vms = provider.get(region, asked) if asked else {}
+        vms = provider.get(region, [row.instance_id for row in known]) if known else {}
     seen = not errors.first
     with errors.kept():
-        leftovers = remove_leftovers(runtime, provider, region, rows, _in_state(vms, VmState.GONE))
+        leftovers = _remove_leftovers(runtime, provider, region, rows, vms)
     _store(runtime, known, vms, frozenset(), leftovers.clean)
-    running = _in_state(vms, VmState.RUNNING)
-    runtime.steady.read(running)
-    for portion in _portions(_booting(runtime, provider, known, running | steady), provider.limits.readiness):
+    booting, at_once = _booting(runtime, provider, known, vms), max(_ASKED_AT_ONCE, provider.limits.readiness)
+    for asked in (booting[start : start + at_once] for start in range(0, len(booting), at_once)):
         with errors.kept() as caught:
-            ready = provider.ready(region, [row.instance_id for row in portion])
-            _store(runtime, [row for row in portion if row.instance_id in ready], vms, ready, leftovers.clean)
+            ready = provider.ready(region, [row.instance_id for row in asked])
+            _store(runtime, [row for row in asked if row.instance_id in ready], vms, ready, leftovers.clean)
         if any(isinstance(error, Throttled) or not error.answered for error in caught):
             break
     if seen:
         runtime.database.run(inventory.watched(account, region, rows[0].now))
     _store_clean_ends(runtime, rows, leftovers.clean)
     runtime.unlabelled.note(account, region, unlabelled(vm for vm in vms.values() if vm is not None))
-    store_obstacles(runtime, leftovers.obstacles)
+    _store_obstacles(runtime, leftovers.obstacles)
     for error in (*errors.first, *leftovers.throttled):
         raise error
     return len(rows)
@@ -90,27 +93,8 @@ class _Errors:
                 self.first.append(error)
 
 
-def _steady(runtime: Runtime, rows: Sequence[Row[Any]]) -> frozenset[str]:
-    """The VMs that need no look of their own: they ran a moment ago, nobody ends them, and their addresses are stored."""
-    recent = runtime.steady.recent()
-    return frozenset(
-        row.instance_id
-        for row in rows
-        if row.instance_id in recent
-        and row.vm_state == VmState.RUNNING
-        and row.public_ip is not None
-        and row.private_ip is not None
-        and row.lease_state != "releasing"
-        and row.terminate_sent_at is None
-    )
-
-
-def _in_state(vms: Mapping[str, Vm | None], state: VmState) -> frozenset[str]:
-    return frozenset(vm_id for vm_id, vm in vms.items() if vm is not None and vm.state is state)
-
-
 def _booting(
-    runtime: Runtime, provider: Provider, rows: Sequence[Row[Any]], running: Collection[str]
+    runtime: Runtime, provider: Provider, rows: Sequence[Row[Any]], vms: Mapping[str, Vm | None]
 ) -> list[Row[Any]]:
     """The attempts whose VMs may have become ready."""
     each_alone = provider.limits.readiness == 1
@@ -120,7 +104,7 @@ def _booting(
         for row in rows
         if not row.ready
         and row.lease_state != "releasing"
-        and row.instance_id in running
+        and _state(vms.get(row.instance_id)) is VmState.RUNNING
         and not (each_alone and _boots_still(row, patience))
     ]
 
@@ -131,9 +115,84 @@ def _boots_still(row: Row[Any], patience: timedelta) -> bool:
     return bool(row.owes_host_keys) and is_new
 
 
-def _portions(rows: Sequence[Row[Any]], at_once: int) -> Iterator[Sequence[Row[Any]]]:
-    size = max(_ASKED_AT_ONCE, at_once)
-    return (rows[start : start + size] for start in range(0, len(rows), size))
+def _state(vm: Vm | None) -> VmState | None:
+    return vm.state if vm is not None else None
+
+
+@dataclass(slots=True)
+class _Leftovers:
+    """`clean`: ids of attempts without leftovers. `obstacles`: what keeps a lease from ending, by lease id."""
+
+    clean: frozenset[str] = frozenset()
+    obstacles: dict[str, set[str]] = field(default_factory=dict)
+    throttled: list[ProviderError] = field(default_factory=list)
+
+    def remove(self, provider: Provider, leftover: Leftover, lease_id: str) -> None:
+        """Removes an unused leftover. An error affects no other leftover. After throttling the pass removes no more."""
+        if leftover.in_use:
+            obstacle = in_use_obstacle(leftover.kind)
+        else:
+            error = None if self.throttled else try_to_remove(provider, leftover)
+            if isinstance(error, Throttled):
+                self.throttled.append(error)
+            if error is None or isinstance(error, Throttled):
+                return
+            obstacle = leftover_obstacle(leftover.kind, error.code or error.kind)
+        if not leftover.free:
+            self.obstacles.setdefault(lease_id, set()).add(obstacle)
+
+
+def _remove_leftovers(
+    runtime: Runtime, provider: Provider, region: str, rows: Sequence[Row[Any]], vms: Mapping[str, Vm | None]
+) -> _Leftovers:
+    """Removes the leftovers of the attempts that are over, each independently of the others.
+
+    What the members of a group share stays: the infrequent sweep removes it once the group has ended.
+    """
+    result = _Leftovers()
+    over = [row for row in rows if not row.clean and _is_over(row, vms)]
+    if not over:
+        return result
+    keys = {(row.lease_id, row.n): row for row in over}
+    left = provider.leftovers(region, runtime.installation.id, sorted({row.lease_id for row in over}))
+    dirty = {row.id for row in over if row.zone in left.unreachable}
+    for leftover in (one for one in left.found if SHARED not in one.tags):
+        key = attempt_key(leftover.tags)
+        row = keys.get(key) if key is not None else None
+        if row is not None:
+            result.remove(provider, leftover, row.lease_id)
+            if not leftover.free:
+                dirty.add(row.id)
+    result.clean = frozenset(row.id for row in over) - dirty
+    return result
+
+
+def _is_over(row: Row[Any], vms: Mapping[str, Vm | None]) -> bool:
+    if row.state != AttemptState.KNOWN or row.vm_state == VmState.GONE:
+        return True
+    return _state(vms.get(row.instance_id)) is VmState.GONE
+
+
+def try_to_remove(provider: Provider, leftover: Leftover) -> ProviderError | None:
+    """Requests the removal of an unused leftover. Returns the error with which the provider refused, or None."""
+    try:
+        provider.remove_leftover(leftover)
+    except ProviderError as error:
+        log.warning("leftover stays", kind=leftover.kind, id=leftover.id, code=error.code, error=error.message)
+        return error
+    log.info("leftover removed", kind=leftover.kind, id=leftover.id)
+    return None
+
+
+def _store_obstacles(runtime: Runtime, obstacles: Mapping[str, Collection[str]]) -> None:
+    """Leases that have been releasing for a while show their obstacles.
+
+    Right after the end of a VM many resources are still in use.
+    """
+    patience = min(_OBSTACLE_SECONDS, runtime.settings.release_alarm_seconds)
+    for lease_id, causes in obstacles.items():
+        statement = release_obstacles.blocked(LeaseId(lease_id), ", ".join(sorted(causes)), after_seconds=patience)
+        runtime.database.run(statement)
 
 
 def _store(
@@ -148,8 +207,6 @@ def _store(
         vm = vms.get(row.instance_id)
         if vm is not None:
             _observe(observed, row, vm, ready=row.instance_id in ready, clean=row.id in clean)
-        elif row.instance_id in ready:
-            observed.add(row.id, VmState.RUNNING, at=row.now, addresses=(row.public_ip, row.private_ip), ready=True)
         elif row.id in clean:
             observed.add(row.id, VmState.GONE, at=None, clean=True)
         elif row.instance_id in vms and row.terminate_sent_at is not None and row.vm_state in _SEEN:
