@@ -23,6 +23,7 @@ log = structlog.get_logger(__name__)
 _MOST_AT_ONCE = 100
 _PAUSE_SECONDS = 0.5
 _YOUNG_SECONDS = 60.0
+"""The thread of a worker writes the tags of younger VMs."""
 
 
 def label_listed(runtime: Runtime, account: str, region: str, listed: Listed) -> Collection[str]:
