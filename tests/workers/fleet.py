@@ -77,9 +77,11 @@ LEAST: Amounts = {"gpus": Decimal(1), "leases": Decimal(1)}
 class Fleet:
     """One worker, one tenant with ample quota, one simulated account."""
 
-    def __init__(self, runtime: Runtime, sim: Control, *, observe: bool, region: str = REGION) -> None:
+    def __init__(
+        self, runtime: Runtime, sim: Control, *, observe: bool, account: str = ACCOUNT, region: str = REGION
+    ) -> None:
         self.runtime = runtime
-        self.listed_region = region
+        self.listed_account, self.listed_region = account, region
         self.sim = sim
         self.reconciler = Reconciler(runtime)
         self.coordinator = Coordinator(runtime)
@@ -88,8 +90,8 @@ class Fleet:
         self.tenant_id = TenantId(new_id("tenant"))
         self._make_tenant()
         if observe:
-            refresh(runtime, ACCOUNT, region)
-            take_inventory(runtime, ACCOUNT, region)
+            refresh(runtime, account, region)
+            take_inventory(runtime, account, region)
 
     def _make_tenant(self) -> None:
         with self.runtime.database.begin() as connection:
@@ -168,7 +170,7 @@ class Fleet:
         """One watch and one inventory; a provider's failure changes nothing."""
         for job in (watch, take_inventory):
             with suppress(ProviderError):
-                job(self.runtime, ACCOUNT, self.listed_region)
+                job(self.runtime, self.listed_account, self.listed_region)
         label_noted(self.runtime)
 
     def drive(self, until: Callable[[], bool], *, seconds: float = 60.0) -> None:

@@ -1,7 +1,6 @@
 """Leases at Compute Engine, where a refusal comes late and a VM that is gone shows no more."""
 
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -9,33 +8,15 @@ import pytest
 
 from app.settings import load_settings
 from cloudsim.testing import Control
-from tests.workers import fleet as aws
 from tests.workers.conftest import FAST
+from tests.workers.fleet import Fleet
 from tests.workers.providers.gcp.accounts import EMAIL, PROJECT, REGION, key_file
 from workers.bootstrap import build_runtime
-from workers.jobs.refresh_offerings import refresh
-from workers.observation.inventory import take_inventory
 from workers.observation.leftovers import sweep_leftovers
-from workers.observation.watch import watch
-from workers.providers.errors import ProviderError
 
 ACCOUNT = "sim-gcp"
 GCP: dict[str, Any] = {"provider": "gcp"}
 WISH: dict[str, Any] = {"gpu": {"model": "L4", "count": 1, "memory_gib": None}, "instance_types": ["g2-standard-4"]}
-
-
-class Fleet(aws.Fleet):
-    """One worker over one simulated project."""
-
-    def __init__(self, *args: Any) -> None:
-        super().__init__(*args, observe=False)
-        refresh(self.runtime, ACCOUNT, REGION)
-        take_inventory(self.runtime, ACCOUNT, REGION)
-
-    def observe(self) -> None:
-        for job in (watch, take_inventory):
-            with suppress(ProviderError):
-                job(self.runtime, ACCOUNT, REGION)
 
 
 @pytest.fixture
@@ -46,7 +27,7 @@ def fleet(database_url: str, broker_url: str, sim: Control, tmp_path: Path) -> I
         f'endpoint_url = "{sim.url}"\ncredentials_file = "{key_file(tmp_path, sim.url, EMAIL)}"\n'
     )
     runtime = build_runtime(load_settings(**FAST, config=config, database_url=database_url, broker_url=broker_url))
-    fleet = Fleet(runtime, sim)
+    fleet = Fleet(runtime, sim, observe=True, account=ACCOUNT, region=REGION)
     yield fleet
     fleet.close()
 
