@@ -373,8 +373,8 @@ def _billing_end() -> Case[Any]:
 
 
 def tried_since(lease_id: LeaseId, since: datetime) -> Select[Any]:
-    """The offerings that this placement pass has tried already."""
-    return select(
+    """The offerings that this placement pass has tried already, in the order of the attempts."""
+    tried = select(
         attempt.c.account,
         attempt.c.region,
         attempt.c.zone,
@@ -382,7 +382,8 @@ def tried_since(lease_id: LeaseId, since: datetime) -> Select[Any]:
         attempt.c.market,
         attempt.c.reservation,
         attempt.c.error,
-    ).where(attempt.c.lease_id == lease_id, attempt.c.created_at >= since)
+    )
+    return tried.where(attempt.c.lease_id == lease_id, attempt.c.created_at >= since).order_by(attempt.c.n)
 
 
 def cleaned(attempt_ids: Sequence[str]) -> Update:

@@ -389,3 +389,18 @@ def test_every_terminate_is_counted(store: Store) -> None:
         accepted.append(store.row(attempt, attempt_id).end_accepted)
     row = store.row(attempt, attempt_id)
     assert (row.terminate_tries, row.retry_at, accepted) == (3, None, [False, True, True])
+
+
+# --- tried in a pass ----------------------------------------------------------------------------------------
+
+
+def test_what_a_pass_tried_comes_in_the_order_of_its_attempts(store: Store) -> None:
+    """The last of them is the answer that the tenant reads. A plan without the index reads an updated row last."""
+    lease_id = store.lease(state="provisioning")
+    zones = ["us-east-1a", "us-east-1b", "us-east-1c"]
+    tried = [store.attempt(lease_id, "refused", zone=zone, ended_at=func.now()) for zone in zones]
+    store.write(attempt, tried[0], clean=True)
+    with store.database.begin() as connection:
+        connection.execute(text("SET LOCAL enable_indexscan = off"))
+        rows = connection.execute(attempts.tried_since(lease_id, datetime.min.replace(tzinfo=UTC))).all()
+    assert [row.zone for row in rows] == zones
