@@ -23,7 +23,7 @@ LAUNCHES = {
     "azure": ("VirtualMachines.CreateOrUpdate",),
 }
 _PATIENCE = 600.0
-_FORM_SECONDS = 60.0
+_FORM_SECONDS = 60
 _HELD = {"pending", "running"}
 
 

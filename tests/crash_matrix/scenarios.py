@@ -27,6 +27,11 @@ CHANGES: Mapping[str, tuple[str, ...]] = {
     "gcp": ("instances.reset", "instances.setLabels", "instances.delete"),
     "azure": ("VirtualMachines.Restart", "VirtualMachines.Update", "VirtualMachines.Delete"),
 }
+REBOOT_RIGHTS: Mapping[str, str] = {
+    "aws": "ec2:RebootInstances",
+    "gcp": "compute.instances.reset",
+    "azure": "Microsoft.Compute/virtualMachines/restart/action",
+}
 FIREWALL_ENDS: Mapping[str, str] = {
     "aws": "DeleteSecurityGroup",
     "gcp": "firewalls.delete",
@@ -216,6 +221,16 @@ def together_throttled(group: Group, arm: Arm | None) -> None:
     group.release()
 
 
+def together_unanswered(group: Group, arm: Arm | None) -> None:
+    """Each with company. Nobody knows what the create calls did: they are given up, and their VMs are looked for."""
+    operation = BATCHES.get(group.provider, LAUNCH[group.provider])
+    with group.cloud.fault(operation, "error", provider=group.provider, times=None):
+        group.create(arm, company=3, wait_seconds=600)
+        group.until_hit(at_least=22)
+    group.until("active")
+    group.release()
+
+
 def grouped(group: Group, arm: Arm | None) -> None:
     """Members of groups: the first pool has no room for one of them, so that all retreat. Then the answers are lost."""
     operation = BATCHES.get(group.provider, LAUNCH[group.provider])
@@ -224,6 +239,26 @@ def grouped(group: Group, arm: Arm | None) -> None:
         group.until_hit(at_least=20)
     with group.cloud.fault(operation, "lose_reply", provider=group.provider, times=2):
         group.until("active")
+    group.release()
+
+
+def reboots_denied(group: Group, arm: Arm | None) -> None:
+    """The account lacks the permission to reboot."""
+    group.create(arm)
+    group.until("active")
+    with group.cloud.denying(REBOOT_RIGHTS[group.provider], provider=group.provider):
+        group.ask("reboot")
+        group.until_hit(at_least=3, quiet=20)
+    group.release()
+
+
+def protected(group: Group, arm: Arm | None) -> None:
+    """The cloud refuses to end the VMs, until somebody takes their protection away."""
+    group.create(arm)
+    group.until("active")
+    with group.cloud.protecting(group.vm_ids(), provider=group.provider):
+        group.want_end()
+        group.until_hit(at_least=3, quiet=20)
     group.release()
 
 
@@ -407,6 +442,26 @@ def gpus_need_a_reset(group: Group, arm: Arm | None) -> None:
     group.release()
 
 
+def gpus_cannot_be_reset(group: Group, arm: Arm | None) -> None:
+    """The cloud throttles the reboots and then denies them, before the leases are active and afterwards."""
+    reboot, *_ = CHANGES[group.provider]
+
+    def refuse() -> None:
+        with group.cloud.fault(reboot, "throttle", provider=group.provider, times=None):
+            group.until_hit(at_least=6, quiet=10)
+        with group.cloud.denying(REBOOT_RIGHTS[group.provider], provider=group.provider):
+            group.until_hit(at_least=8, quiet=10)
+
+    with group.cloud.gpus(group.provider, instance_type=TYPES[group.provider], recovery_action="reset"):
+        group.create(arm, on_gpu_failure="reboot", wait_seconds=600)
+        refuse()
+    group.until("active")
+    for vm_id in group.vm_ids():
+        group.cloud.set_gpus(group.provider, instance_id=vm_id, recovery_action="reset")
+    refuse()
+    group.release()
+
+
 def gpus_fail_later(group: Group, arm: Arm | None) -> None:
     """GPUs of active leases fail, and their VMs are replaced."""
     group.create(arm, on_gpu_failure="replace", wait_seconds=600)
@@ -437,9 +492,12 @@ SCENARIOS: Mapping[str, Play] = {
         together,
         together_in_part,
         together_throttled,
+        together_unanswered,
         grouped,
         changes,
         held_up,
+        reboots_denied,
+        protected,
         answers_lost,
         launches_fail,
         refused_when_repeated,
@@ -458,6 +516,7 @@ SCENARIOS: Mapping[str, Play] = {
         no_proof,
         broken_gpus,
         gpus_need_a_reset,
+        gpus_cannot_be_reset,
         gpus_fail_later,
         nobodys,
         begun_without_a_cloud,

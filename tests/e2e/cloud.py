@@ -1,6 +1,6 @@
 """The simulated cloud from outside: ground truth, and what a real cloud would do by itself."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Self
 
@@ -106,6 +106,26 @@ class Cloud:
             yield
         finally:
             self._put("/_sim/credentials", {"accounts": {}})
+
+    @contextmanager
+    def denying(self, *actions: str, provider: str = AWS) -> Iterator[None]:
+        """Our credentials lack these permissions; they have all of them afterwards."""
+        self._put("/_sim/denied", {"provider": provider, "actions": list(actions)})
+        try:
+            yield
+        finally:
+            self._put("/_sim/denied", {"provider": provider, "actions": []})
+
+    @contextmanager
+    def protecting(self, vm_ids: Sequence[str], *, provider: str = AWS) -> Iterator[None]:
+        """The API refuses to delete these VMs, until afterwards."""
+        for vm_id in vm_ids:
+            self._put("/_sim/protection", {"provider": provider, "id": vm_id, "protected": True})
+        try:
+            yield
+        finally:
+            for vm_id in vm_ids:
+                self._put("/_sim/protection", {"provider": provider, "id": vm_id, "protected": False})
 
     @contextmanager
     def showing_late(self, seconds: float) -> Iterator[None]:

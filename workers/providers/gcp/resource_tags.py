@@ -78,9 +78,10 @@ def batch_of(labels: Mapping[str, str], slots: str | None, name: str) -> tuple[s
     digits = _slot_digits(name)
     if BATCH not in labels or slots is None or len(digits) < _SLOT_DIGITS:
         return None
-    found = range(0, len(slots), _SLOT_DIGITS)
-    at = next((start for start in found if slots.startswith(digits, start)), None)
-    return (labels[BATCH], at // _SLOT_DIGITS) if at is not None else None
+    at = slots.find(digits)
+    while at % _SLOT_DIGITS and at >= 0:
+        at = slots.find(digits, at + 1)
+    return (labels[BATCH], at // _SLOT_DIGITS) if at >= 0 else None
 
 
 def _combined(ours: Mapping[str, str], spec: LaunchSpec, account: AccountSettings, most: int) -> dict[str, str]:

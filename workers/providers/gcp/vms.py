@@ -47,6 +47,7 @@ def described(token: str) -> str:
 
 def from_instance(instance: Instance, region: str) -> Vm:
     """One record of a list. `ended_at` and reason only once it is ending or stopped."""
+    instance = Instance.pb(instance)  # the SDK's own access takes nine times as long
     state = _state(instance)
     zone = last(instance.zone)
     nics = instance.network_interfaces

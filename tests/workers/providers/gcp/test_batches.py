@@ -105,6 +105,12 @@ def test_a_vm_that_the_metadata_does_not_name_has_no_slot(
     assert resource_tags.batch_of(labels, stored, name) is None
 
 
+def test_digits_that_stand_across_two_slots_are_no_slot() -> None:
+    name = "gpl-123456789012"
+    stored = "00000" + "123456789012" + "0000000" + "123456789012"
+    assert resource_tags.batch_of({tags.BATCH: BATCH}, stored, name) == (BATCH, 2)
+
+
 def parent(created: int | None = None, *, status: Any = "RUNNING") -> Operation:
     counts = {} if created is None else {f"zones/{ZONE}": {"created_vm_count": created}}
     return Operation(
