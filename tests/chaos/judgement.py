@@ -56,7 +56,7 @@ class Judge:
             "leases that nobody asked for": sorted(set(there) - asked - set(adopted.values()) - _added(found)),
             "leases stuck": stuck,
             "orphans, ghosts, twins, invariants": self._differences(),
-            "VMs of lost rows ended": self._losses.ended(self._over(found), {*self._duty.ended, *self._course.stopped}),
+            "VMs of lost rows ended": self._losses.ended(self._over, self._ended_by_others()),
             "copies of tags not ended": list(copies),
             "copies of tags adopted": sorted(self._course.copies & set(adopted)),
             "losses without a hold": self._course.without_hold,
@@ -67,7 +67,7 @@ class Judge:
         checks |= self._release_all()
         checks |= self._groups.checks_after_release()
         ended = self._tenant.leases()
-        checks |= self._purse.checks(ended)
+        checks |= self._purse.checks(ended, longest_hold=max(self._duty.holds, default=0.0))
         return {
             "seconds": round(clock()),
             "happened": dict(self._course.happened),
@@ -100,13 +100,17 @@ class Judge:
         waiting = wait_for_none(still, seconds=_QUIET_SECONDS)
         return (last or [str(one) for one in waiting]) if waiting else []
 
-    def _over(self, leases: Sequence[Json]) -> set[str]:
-        """Leases of which a lost VM may end.
+    def _ended_by_others(self) -> set[str]:
+        """VMs that the operator ended, or somebody at the cloud."""
+        return self._duty.ended | self._course.stopped
+
+    def _over(self) -> set[str]:
+        """Leases of which a lost VM may end, by now.
 
         Somebody cancelled the lease or its group, the provider interrupted the VM, or its deadline tag is that of a spend cap.
         """
         course, group_of = self._course, self._losses.group_of
-        codes = {lease["id"]: (lease["reason"] or {}).get("code") for lease in leases}
+        codes = {lease["id"]: (lease["reason"] or {}).get("code") for lease in self._tenant.leases()}
         capped = course.capped | {lease_id for lease_id, group in group_of.items() if group in course.groups_capped}
         released = {lease_id for lease_id, group in group_of.items() if group in course.groups_released}
         reached = {lease_id for lease_id in capped if codes.get(lease_id) in {"spend_cap", "expired"}}
@@ -157,7 +161,7 @@ class Judge:
 
     def _differences(self) -> list[str]:
         one = self._installation
-        forgotten = self._losses.forgotten(self._course.stopped)
+        forgotten = self._losses.forgotten(self._ended_by_others())
         found: list[str] = []
 
         def differ() -> bool:

@@ -1,7 +1,7 @@
 """What the database has lost, and that gpulease ended no VM for it."""
 
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from datetime import UTC, datetime
 from typing import Any
 
@@ -60,27 +60,29 @@ class Losses:
             rows = connection.execute("SELECT lease_id, n::text FROM attempt UNION ALL SELECT id, '' FROM launch_batch")
             return {(str(owned), str(n)) for owned, n in rows.fetchall()}
 
-    def forgotten(self, stopped: Collection[str]) -> set[str]:
+    def forgotten(self, by_others: Collection[str]) -> set[str]:
         """VMs beside which their lease may have another one for the same attempt, since nobody knew of that attempt.
 
-        They had ended when commits were lost, or somebody `stopped` them at the cloud before they were adopted.
+        They had ended when commits were lost, or were ended `by_others` than gpulease itself, which never adopted them.
         """
-        return self.ended_before | (self.vms.keys() & set(stopped))
+        return self.ended_before | (self.vms.keys() & set(by_others))
 
     @property
     def without_lease(self) -> int:
         """How many living VMs named a lost batch and no lease: no adoption can rebuild their leases."""
         return sum(not owned.startswith("lease_") for owned in self.vms.values())
 
-    def ended(self, over: Collection[str], by_others: Collection[str]) -> list[str]:
+    def ended(self, over: Callable[[], Collection[str]], by_others: Collection[str]) -> list[str]:
         """VMs of lost rows that gpulease ended by a call.
 
-        Leaves out leases that are `over`, which may end, and VMs that somebody else ended. Where a batch was lost and its
+        Leaves out leases that are `over`, which may end, and VMs that somebody else ended. Asks for the leases after the VMs: a
+        lease may reach its spend cap at this moment. Where a batch was lost and its
         leases were not, the repeated call finds the VM, which then names its lease.
         """
         vms: dict[str, Any] = {vm["id"]: vm for vm in self._cloud.vms(TENANT, self._tenant.id)}
         of_lost_rows = [vms[vm_id] for vm_id in self.vms if vm_id in vms]
-        doomed = [vm for vm in of_lost_rows if not {self.vms[vm["id"]], owner(vm)} & set(over)]
+        leases = set(over())
+        doomed = [vm for vm in of_lost_rows if not {self.vms[vm["id"]], owner(vm)} & leases]
         return [
             f"{vm['id']} of {owner(vm)}"
             for vm in doomed

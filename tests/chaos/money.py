@@ -23,7 +23,7 @@ _USD_PER_HOUR = {"A100": 5.0, "T4": 1.2, "H100": 15.0, "g5.xlarge": 1.2, "g2-sta
 """About what a GPU of a model costs, or a type. A cap buys minutes, so that it is reached while the storm goes on."""
 _OTHERS_USD_PER_HOUR = 4.5
 _LATE_SECONDS = 60.0
-"""A hold ends nothing until the operator resumes, and a cloud that is away ends nothing either."""
+"""A cloud that is away ends nothing. A hold ends nothing either, until the operator resumes: its time is added."""
 _ROUNDING = Decimal("0.000001")
 _REPORT_SECONDS = 90.0
 _NEVER = datetime.min.replace(tzinfo=UTC)
@@ -61,10 +61,10 @@ class Purse:
         cost = _rate(wish) * chance.uniform(*_CAP_SECONDS) / 3600
         return {**labelled, "max_cost": f"{cost:.4f}"}
 
-    def checks(self, leases: Sequence[Json]) -> dict[str, list[str]]:
-        """After all leases have ended. `leases`: as the API shows them."""
+    def checks(self, leases: Sequence[Json], *, longest_hold: float) -> dict[str, list[str]]:
+        """After all leases have ended. `leases`: as the API shows them. `longest_hold`: in seconds."""
         return {
-            "caps exceeded": self._exceeded(leases),
+            "caps exceeded": self._exceeded(leases, _LATE_SECONDS + longest_hold),
             "commitments left": [f"{name}: {held}" for name, held in self._left().items()],
             "spent of budgets differs from the leases": self._misspent(leases),
             "usage differs from leases": self._differing(leases),
@@ -75,11 +75,11 @@ class Purse:
         ended = [lease for lease in leases if (lease["reason"] or {}).get("code") == "spend_cap"]
         return {"ended_by_cap": len(ended), "longest_beyond_cap_seconds": max(map(self._late, leases), default=0.0)}
 
-    def _exceeded(self, leases: Sequence[Json]) -> list[str]:
+    def _exceeded(self, leases: Sequence[Json], most_seconds: float) -> list[str]:
         return [
             f"{lease['id']} cost {lease['cost']['accrued']} of {lease['max_cost']}, {late:.1f} s too long"
             for lease in leases
-            if (late := self._late(lease)) > _LATE_SECONDS
+            if (late := self._late(lease)) > most_seconds
         ]
 
     def _late(self, lease: Json) -> float:
