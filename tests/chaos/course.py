@@ -22,6 +22,7 @@ class Course:
     capped: set[str] = field(default_factory=set)
     groups: list[str] = field(default_factory=list)
     groups_released: set[str] = field(default_factory=set)
+    groups_shrunk: set[str] = field(default_factory=set)
     groups_capped: set[str] = field(default_factory=set)
     bursts: int = 0
     stopped: set[str] = field(default_factory=set)

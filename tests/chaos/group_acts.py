@@ -41,6 +41,8 @@ class GroupActs:
             return False
         sizes = {group["size"] * 2, group["size"] // 2, group["size"] + 1, group["size"] - 1}
         size = chance.choice(sorted(one for one in sizes if 1 <= one <= LARGEST))
+        if size < group["size"]:
+            self._course.groups_shrunk.add(group["id"])
         return self._change(tenant, group["id"], size)
 
     def release(self, event: Event, tenant: Tenant) -> bool:

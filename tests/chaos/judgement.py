@@ -107,7 +107,8 @@ class Judge:
     def _over(self) -> set[str]:
         """Leases of which a lost VM may end, by now.
 
-        Somebody cancelled the lease or its group, the provider interrupted the VM, or its deadline tag is that of a spend cap.
+        Somebody cancelled the lease or its group or shrank the group, the provider interrupted the VM, or its deadline tag is
+        that of a spend cap.
         """
         course, group_of = self._course, self._losses.group_of
         codes = {lease["id"]: (lease["reason"] or {}).get("code") for lease in self._tenant.leases()}
@@ -115,7 +116,12 @@ class Judge:
         released = {lease_id for lease_id, group in group_of.items() if group in course.groups_released}
         reached = {lease_id for lease_id in capped if codes.get(lease_id) in {"spend_cap", "expired"}}
         interrupted = {lease_id for lease_id, code in codes.items() if code == "interrupted"}
-        return course.cancelled | released | reached | interrupted
+        shrunk = {
+            lease_id
+            for lease_id, group in group_of.items()
+            if group in course.groups_shrunk and codes.get(lease_id) == "group_shrunk"
+        }
+        return course.cancelled | released | shrunk | reached | interrupted
 
     def _living_copies(self) -> list[str]:
         alive = {vm["id"] for vm in self._installation.cloud.vms(TENANT, self._tenant.id, alive=True)}
