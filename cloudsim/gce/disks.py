@@ -9,7 +9,7 @@ from cloudsim.gce import links, operations, views
 from cloudsim.gce.call import Call, Result
 from cloudsim.gce.errors import GceError
 from cloudsim.gce.labels import check as check_labels
-from cloudsim.gce.listing import Kind, Listed, after, aggregated, asked
+from cloudsim.gce.listing import Kind, Listed, after, aggregated, asked, flat
 from cloudsim.world import Resource, ResourceKind
 
 KIND = Kind("disk", "disks")
@@ -21,6 +21,12 @@ def get(call: Call) -> Result:
     return views.disk(call.world, _disk(call, "disk"))
 
 
+def list_(call: Call) -> Result:
+    """One page of a zone's disks."""
+    found = (one for one in _listed(call) if one.zone == call.zone)
+    return flat(call, KIND, found, f"zones/{call.zone}/disks")
+
+
 def aggregated_list(call: Call) -> Result:
     """One page of all zones' disks."""
     return aggregated(call, KIND, _listed(call), AGGREGATED)
@@ -28,8 +34,11 @@ def aggregated_list(call: Call) -> Result:
 
 def _listed(call: Call) -> Iterator[Listed]:
     start = after(call)
-    label = asked(call).exact("labels.")
+    chosen = asked(call)
+    label, name = chosen.exact("labels."), chosen.exact("name")
     for position, one in enumerate(views.disks_of(call.world, call.project), start=1):
+        if name is not None and one.spec["name"] not in name[1]:
+            continue
         if position > start and (label is None or one.tags.get(label[0]) in label[1]):
             yield Listed(position, one.zone, partial(views.disk, call.world, one))
 

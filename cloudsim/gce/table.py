@@ -80,6 +80,7 @@ OPERATIONS = (
         "globalOperations.aggregatedList", "GET", "/aggregated/operations", operations.aggregated_list, GLOBAL_READS
     ),
     Operation("disks.aggregatedList", "GET", "/aggregated/disks", disks.aggregated_list, GLOBAL_READS),
+    Operation("disks.list", "GET", _ZONE + "/disks", disks.list_, READS),
     Operation("disks.get", "GET", _ZONE + "/disks/{disk}", disks.get, READS),
     Operation("disks.delete", "DELETE", _ZONE + "/disks/{disk}", disks.delete, WRITES),
     Operation("disks.setLabels", "POST", _ZONE + "/disks/{resource}/setLabels", disks.set_labels, WRITES),

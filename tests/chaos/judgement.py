@@ -42,10 +42,11 @@ class Judge:
         self._duty = duty
         self._purse = purse
         self._groups = groups
+        self._restless: dict[str, float] = {}
 
     def judge(self, asked: set[str], clock: Callable[[], float]) -> dict[str, Any]:
         """`asked`: the leases of all requests. `clock`: seconds from the start of the storm."""
-        stuck = self._wait_for_quiet()
+        stuck = self._wait_for_quiet(clock)
         quiet = clock() - self._course.last_fault
         copies = wait_for_none(self._living_copies, _COPIES_SECONDS)
         found = self._tenant.leases()
@@ -80,6 +81,7 @@ class Judge:
             "checks": checks,
             "seconds_until_the_last_fault_ended": round(self._course.last_fault),
             "quiet_seconds_after_the_last_fault": max(0.0, round(quiet, 1)),
+            "restless_until": self._restless,
             **group_figures,
             **figures(found),
             **self._purse.figures(ended),
@@ -87,18 +89,23 @@ class Judge:
             "evidence": evidence,
         }
 
-    def _wait_for_quiet(self) -> list[str]:
-        """What is still on its way after five minutes; a hold and a group that moves count too."""
-        last: list[str] = []
+    def _wait_for_quiet(self, clock: Callable[[], float]) -> list[str]:
+        """What is still on its way after five minutes; a hold and a group that moves count too.
 
-        def still() -> Sequence[Any]:
-            found = on_the_way(self._tenant)
-            last[:] = [f"{lease['id']} is {lease['state']}" for lease in found] or last
+        Notes how long after the last fault each of them was last seen so.
+        """
+
+        def still() -> Sequence[str]:
             hold = self._installation.operator.hold()
-            return [*found, *([hold] if hold else []), *self._groups.restless()]
+            found = [
+                *(f"{lease['id']} is {lease['state']}" for lease in on_the_way(self._tenant)),
+                *([f"on hold: {hold['reason']}"] if hold else []),
+                *self._groups.restless(),
+            ]
+            self._restless |= dict.fromkeys(found, round(clock() - self._course.last_fault, 1))
+            return found
 
-        waiting = wait_for_none(still, seconds=_QUIET_SECONDS)
-        return (last or [str(one) for one in waiting]) if waiting else []
+        return list(wait_for_none(still, seconds=_QUIET_SECONDS))
 
     def _ended_by_others(self) -> set[str]:
         """VMs that the operator ended, or somebody at the cloud."""

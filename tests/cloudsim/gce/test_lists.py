@@ -146,6 +146,8 @@ def test_a_disk_goes_with_its_vm_or_stays(gce: Gce, clock: ManualClock) -> None:
     gce.insert("stays", disks=keeping({"a": "1"}))
     assert {one["name"] for one in disks(gce)} == {"goes", "stays"}
     assert all(one["users"] for one in disks(gce))
+    named = gce("disks.list", zone=ZONE, filter='(name = "goes") OR (name = "absent")')
+    assert [one["name"] for one in named["items"]] == ["goes"]
     with pytest.raises(Refused, match="resourceInUseByAnotherResource"):
         gce("disks.delete", zone=ZONE, disk="stays")
     for name in ("goes", "stays"):

@@ -1,7 +1,7 @@
 """The contract, for Compute Engine against the simulated cloud."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -259,6 +259,28 @@ def test_a_new_vm_of_the_same_name_is_another_one(backend: OnCloudsim) -> None:
     with pytest.raises(errors.NotFound):
         backend.provider.reboot(backend.region, [first.id]).require()
     assert list(backend.alive()) == [second.id]
+
+
+def test_the_labels_of_disks_are_read_for_many_at_once(backend: OnCloudsim) -> None:
+    vm_ids = [contract.launch(backend, owner(n=n)).id for n in (1, 2, 3)]
+    before = backend.sim.calls(**GCP)
+    deadline = datetime(2026, 11, 25, tzinfo=UTC)
+    assert set(backend.provider.set_deadline(backend.region, vm_ids, deadline).done) == set(vm_ids)
+    made = backend.sim.calls(**GCP)
+    assert {what: made[what] - before.get(what, 0) for what in made if "isks" in what} == {
+        "disks.list": 1,
+        "disks.setLabels": 3,
+    }
+    disks = [one for one in backend.sim.resources(**GCP) if one["kind"] == "volume"]
+    assert {one["tags"]["gpulease-deadline"] for one in disks} == {str(int(deadline.timestamp()))}
+
+
+def test_disks_of_a_zone_out_of_reach_keep_no_vm_from_its_deadline(backend: OnCloudsim) -> None:
+    vm = contract.launch(backend)
+    backend.sim.fault("disks.list", "error", times=None, **GCP)
+    result = backend.provider.set_deadline(backend.region, [vm.id], datetime(2026, 11, 25, tzinfo=UTC))
+    assert list(result.done) == [vm.id]
+    assert len(result.refused) == 1
 
 
 def test_a_zone_out_of_reach_is_told_by_the_list_and_believed_by_nobody(backend: OnCloudsim) -> None:

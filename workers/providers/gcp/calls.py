@@ -7,6 +7,8 @@ from workers.providers.errors import OutcomeUnknown
 from workers.providers.gcp.ids import in_region, last
 
 EMPTY = "NO_RESULTS_ON_PAGE"
+NAMES_PER_CALL = 50
+"""Of a filter by name, so that its URL stays short."""
 _ZONES = "zones/"
 
 

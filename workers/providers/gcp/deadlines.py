@@ -1,15 +1,18 @@
 """Labels written on a VM and on its disks: the renewed deadline, and the owner of a VM in a batch."""
 
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 
 from app.domain import tags
-from workers.providers.common.batch import each
-from workers.providers.errors import NotFound
+from workers.providers.common.batch import ask_each, each
+from workers.providers.errors import NotFound, ProviderError
 from workers.providers.gcp import instances, operations
+from workers.providers.gcp.calls import NAMES_PER_CALL, chunks, either
 from workers.providers.gcp.clients import GcpClients
 from workers.providers.gcp.ids import Id, last
 from workers.providers.gcp.sdk import (
+    Disk,
     DisksClient,
     Instance,
     InstancesClient,
@@ -43,11 +46,18 @@ def write(clients: GcpClients, region: str, labels: Mapping[str, Mapping[str, st
         return True
 
     vms = each(labels, label)
-    disks = {disk.source: vm for vm in vms.done for disk in shown[vm][1].disks}
-    left = each(
-        disks, lambda source: _label_disk(clients, shown[disks[source]][0].zone, last(source), labels[disks[source]])
-    )
-    return BatchResult(done=vms.done, refused={**left.refused, **vms.refused})
+    held = {f"{shown[vm][0].zone}/{last(disk.source)}": vm for vm in vms.done for disk in shown[vm][1].disks}
+    disks, unlisted = _disks(clients, held)
+
+    def label_disk(place: str) -> bool:
+        zone = place.partition("/")[0]
+        if zone in unlisted:
+            raise unlisted[zone]
+        if place in disks:  # else it has gone with its VM
+            _label_disk(clients, zone, disks[place], labels[held[place]])
+        return True
+
+    return BatchResult(done=vms.done, refused={**each(held, label_disk).refused, **vms.refused})
 
 
 def _label_vm(clients: GcpClients, vm: Id, instance: Instance, added: Mapping[str, str]) -> None:
@@ -62,15 +72,29 @@ def _label_vm(clients: GcpClients, vm: Id, instance: Instance, added: Mapping[st
     )
 
 
-def _label_disk(clients: GcpClients, zone: str, name: str, added: Mapping[str, str]) -> bool:
-    """Whether Google knows the disk."""
-    client = clients.of(DisksClient)
-    try:
-        disk = clients.ask(client.get, zone=zone, disk=name)
-    except NotFound:
-        return False
+def _disks(clients: GcpClients, places: Collection[str]) -> tuple[Mapping[str, Disk], Mapping[str, ProviderError]]:
+    """The disks that Google lists, by `zone/name`, and the zones that could not be read."""
+    names: dict[str, list[str]] = defaultdict(list)
+    for place in sorted(places):
+        zone, _, name = place.partition("/")
+        names[zone].append(name)
+    answers, failed = ask_each(names, lambda zone: list(_in_zone(clients, zone, names[zone])))
+    return {f"{zone}/{disk.name}": disk for zone, disks in answers.items() for disk in disks}, failed
+
+
+def _in_zone(clients: GcpClients, zone: str, names: Sequence[str]) -> Iterator[Disk]:
+    for chunk in chunks(names, NAMES_PER_CALL):
+        for page in clients.pages(clients.of(DisksClient).list, zone=zone, filter=either("name", chunk)):
+            yield from page.items
+
+
+def _label_disk(clients: GcpClients, zone: str, disk: Disk, added: Mapping[str, str]) -> None:
     body = ZoneSetLabelsRequest(labels={**disk.labels, **added}, label_fingerprint=disk.label_fingerprint)
     operations.accepted(
-        clients.ask(client.set_labels_unary, zone=zone, resource=name, zone_set_labels_request_resource=body)
+        clients.ask(
+            clients.of(DisksClient).set_labels_unary,
+            zone=zone,
+            resource=disk.name,
+            zone_set_labels_request_resource=body,
+        )
     )
-    return True

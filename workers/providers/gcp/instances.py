@@ -13,7 +13,7 @@ from workers.providers.common.console import clean
 from workers.providers.common.regions import Regions
 from workers.providers.errors import NotFound, ProviderError
 from workers.providers.gcp import operations, resource_tags
-from workers.providers.gcp.calls import chunks, complete, either, everywhere, scoped
+from workers.providers.gcp.calls import NAMES_PER_CALL, chunks, complete, either, everywhere, scoped
 from workers.providers.gcp.clients import GcpClients
 from workers.providers.gcp.ids import Id, in_region, region_of
 from workers.providers.gcp.sdk import Instance, InstancesClient
@@ -23,7 +23,6 @@ from workers.providers.types import BatchResult, ListingPage, Vm
 READY = "gpulease/ready"
 """The guest attribute that the VM writes at the end of its boot: namespace and key."""
 
-_NAMES_PER_CALL = 50
 _LEAVING = frozenset({VmState.ENDING, VmState.STOPPED})
 
 
@@ -94,7 +93,7 @@ def with_ids(
 def _in_zone(clients: GcpClients, zone: str, wanted: Collection[Id]) -> Mapping[Id, Instance]:
     """Reads one list per fifty VMs."""
     instances: dict[Id, Instance] = {}
-    for chunk in chunks(sorted({vm.name for vm in wanted}), _NAMES_PER_CALL):
+    for chunk in chunks(sorted({vm.name for vm in wanted}), NAMES_PER_CALL):
         for page in clients.pages(clients.of(InstancesClient).list, zone=zone, filter=either("name", chunk)):
             shown = ((Id(zone, instance.name, str(instance.id)), instance) for instance in page.items)
             instances.update((key, instance) for key, instance in shown if key in wanted)
