@@ -1,4 +1,4 @@
-"""Helpers to call EC2 that the AWS modules share: paging, chunks, and batches in which one id may fail."""
+"""Helpers to call EC2 that the AWS modules share: paging, and batches in which one id may fail."""
 
 import re
 from collections import deque
@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from workers.providers.aws.error_codes import NOT_ALLOWED
 from workers.providers.aws.errors import translated
-from workers.providers.common.batch import MOST_SILENT
+from workers.providers.common.batch import MOST_SILENT, chunks
 from workers.providers.errors import CredentialsRejected, NotFound, OutcomeUnknown, ProviderError, Throttled
 
 T = TypeVar("T")
@@ -49,12 +49,6 @@ def part(answer: Mapping[str, Any], name: str) -> Any:
     if name not in answer:
         raise OutcomeUnknown(f"the answer has no {name}: it is not one of AWS's", code="MalformedAnswer")
     return answer[name]
-
-
-def chunks(items: Sequence[str], size: int) -> Iterator[list[str]]:
-    """Consecutive slices of at most `size`."""
-    for start in range(0, len(items), size):
-        yield list(items[start : start + size])
 
 
 def in_bulk(

@@ -9,10 +9,9 @@ from typing import Any
 
 import structlog
 
-from workers.providers.aws.calls import chunks
 from workers.providers.aws.clients import AwsClients
 from workers.providers.aws.errors import translated
-from workers.providers.common.batch import answered
+from workers.providers.common.batch import answered, chunks
 from workers.providers.types import ProviderEvent
 
 log = structlog.get_logger(__name__)

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from app.domain import tags
 from app.domain.leases import VmState
 from workers.providers.aws import resource_tags, vms
-from workers.providers.aws.calls import FILTER_VALUES, chunks, in_bulk, pages, part
+from workers.providers.aws.calls import FILTER_VALUES, in_bulk, pages, part
 from workers.providers.aws.errors import translated
-from workers.providers.common.batch import ask_each, leave_out
+from workers.providers.common.batch import ask_each, chunks, leave_out
 from workers.providers.errors import NotFound, ProviderError
 from workers.providers.types import BatchResult, Vm
 

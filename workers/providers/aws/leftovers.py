@@ -7,9 +7,10 @@ import structlog
 
 from app.domain import tags
 from workers.providers.aws import firewall, groups, resource_tags
-from workers.providers.aws.calls import FILTER_VALUES, chunks, pages, part
+from workers.providers.aws.calls import FILTER_VALUES, pages, part
 from workers.providers.aws.error_codes import NOT_ALLOWED
 from workers.providers.aws.errors import translated
+from workers.providers.common.batch import chunks
 from workers.providers.errors import CredentialsRejected, NotFound
 from workers.providers.types import Leftover
 

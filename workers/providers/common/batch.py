@@ -1,6 +1,6 @@
 """Batches of cloud calls that take one item each: a failed item does not block the other items."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from typing import TypeVar
 
 import structlog
@@ -26,6 +26,12 @@ def each(items: Iterable[str], act: Callable[[str], bool]) -> BatchResult:
     """
     answers, refused = ask_each(items, act)
     return BatchResult(done=frozenset(item for item, known in answers.items() if known), refused=refused)
+
+
+def chunks(items: Sequence[str], size: int) -> Iterator[list[str]]:
+    """Consecutive slices of at most `size`."""
+    for start in range(0, len(items), size):
+        yield list(items[start : start + size])
 
 
 def answered(items: Iterable[str], ask: Callable[[str], T]) -> dict[str, T]:

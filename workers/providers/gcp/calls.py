@@ -1,6 +1,6 @@
-"""Helpers for lists that the GCP modules share: chunks, filters, and reading zone by zone."""
+"""Helpers for lists that the GCP modules share: filters, and reading zone by zone."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from workers.providers.errors import OutcomeUnknown
@@ -62,12 +62,6 @@ def complete(page: Any, region: str) -> Sequence[tuple[str, Any]]:
     if unreachable:
         raise OutcomeUnknown(f"out of reach: {', '.join(sorted(unreachable))}", code="UNREACHABLE")
     return zones
-
-
-def chunks(items: Sequence[str], size: int) -> Iterator[list[str]]:
-    """Consecutive slices of at most `size`."""
-    for start in range(0, len(items), size):
-        yield list(items[start : start + size])
 
 
 def either(field: str, values: Sequence[str]) -> str:

@@ -5,10 +5,10 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 
 from app.domain import tags
-from workers.providers.common.batch import ask_each, each
+from workers.providers.common.batch import ask_each, chunks, each
 from workers.providers.errors import NotFound, ProviderError
 from workers.providers.gcp import instances, operations
-from workers.providers.gcp.calls import NAMES_PER_CALL, chunks, either
+from workers.providers.gcp.calls import NAMES_PER_CALL, either
 from workers.providers.gcp.clients import GcpClients
 from workers.providers.gcp.ids import Id, last
 from workers.providers.gcp.sdk import (

@@ -8,12 +8,12 @@ from app.domain import tags
 from app.domain.leases import VmState
 from app.domain.offerings import Market
 from app.domain.tags import OwnerTags
-from workers.providers.common.batch import answered, ask_each, each, leave_out
+from workers.providers.common.batch import answered, ask_each, chunks, each, leave_out
 from workers.providers.common.console import clean
 from workers.providers.common.regions import Regions
 from workers.providers.errors import NotFound, ProviderError
 from workers.providers.gcp import operations, resource_tags
-from workers.providers.gcp.calls import NAMES_PER_CALL, chunks, complete, either, everywhere, scoped
+from workers.providers.gcp.calls import NAMES_PER_CALL, complete, either, everywhere, scoped
 from workers.providers.gcp.clients import GcpClients
 from workers.providers.gcp.ids import Id, in_region, region_of
 from workers.providers.gcp.sdk import Instance, InstancesClient

@@ -7,9 +7,10 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from app.domain import tags
+from workers.providers.common.batch import chunks
 from workers.providers.errors import NotFound
 from workers.providers.gcp import firewall, groups, resource_tags
-from workers.providers.gcp.calls import chunks, either, scoped
+from workers.providers.gcp.calls import either, scoped
 from workers.providers.gcp.clients import GcpClients
 from workers.providers.gcp.ids import Id
 from workers.providers.gcp.sdk import Disk, DisksClient, InstancesClient

@@ -8,10 +8,10 @@ from datetime import datetime
 
 from app.domain.leases import VmState
 from app.domain.offerings import Market
-from workers.providers.common.batch import ask_each
+from workers.providers.common.batch import ask_each, chunks
 from workers.providers.common.regions import Regions
 from workers.providers.errors import CredentialsRejected, ProviderError, Refused
-from workers.providers.gcp.calls import chunks, either, scoped
+from workers.providers.gcp.calls import either, scoped
 from workers.providers.gcp.clients import GcpClients
 from workers.providers.gcp.errors import not_inserted, refusal
 from workers.providers.gcp.ids import Id, last

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workers.providers.aws.calls import chunks, in_bulk
+from workers.providers.aws.calls import in_bulk
+from workers.providers.common.batch import chunks
 from workers.providers.errors import (
     CredentialsRejected,
     InvalidSpec,
