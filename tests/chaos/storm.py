@@ -328,6 +328,7 @@ class Storm:
         """Somebody makes leases before any worker has looked at the clouds."""
         holds = len(self._duty.reasons)
         self._backups.pop().restore()
+        self._loosen(tenant)  # the backup has the limits of its time, which may admit nothing
         number = self._course.happened[Happening.RESTORE]
         self._course.extra.append(tenant.create_at_any_rate(ONE_A10G, f"at-once-{self._wanted.seed}-{number}"))
         lost = len(self._losses.vms)
