@@ -12,7 +12,7 @@ class Course:
 
     `made`: leases that were answered for, members of groups among them. `extra`: beside the planned ones. `groups`: those
     that were answered for. `capped`: leases with a spend cap, and `groups_capped`: groups whose members have one.
-    `stopped`: VMs that somebody ended at the cloud. `last_fault`: when it ended, in seconds from the start. `acts`: what
+    `stopped`: VMs that somebody ended at the cloud, or that their provider took back. `last_fault`: when it ended, in seconds from the start. `acts`: what
     was done to what, with the time.
     """
 

@@ -1,7 +1,7 @@
 """What is left of a storm, and whether anything of it is wrong."""
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from app.domain.tags import LEASE, SHARED, TENANT
@@ -18,6 +18,7 @@ from tests.e2e.truth import differences
 
 _QUIET_SECONDS = 300.0
 _CYCLE_SECONDS = 20.0
+_LAST_AT_REST = 5
 _COPIES_SECONDS = 90.0
 """The grace, and the listings before and after it."""
 
@@ -64,11 +65,11 @@ class Judge:
             **self._groups.checks(),
         }
         group_figures = self._groups.figures()
-        evidence = self._evidence(found, [line for lines in checks.values() for line in lines])
-        checks |= self._release_all()
-        checks |= self._groups.checks_after_release()
+        evidence = self._evidence(found, {**checks, "last at rest": self._last_at_rest()})
+        late = {**self._release_all(), **self._groups.checks_after_release()}
         ended = self._tenant.leases()
-        checks |= self._purse.checks(ended, longest_hold=max(self._duty.holds, default=0.0))
+        late |= self._purse.checks(ended, longest_hold=max(self._duty.holds, default=0.0))
+        evidence += self._evidence(ended, late)
         return {
             "seconds": round(clock()),
             "happened": dict(self._course.happened),
@@ -78,7 +79,7 @@ class Judge:
             "ended_by_operator": len(self._duty.ended),
             "holds": self._duty.holds,
             "hold_reasons": self._duty.reasons,
-            "checks": checks,
+            "checks": {**checks, **late},
             "seconds_until_the_last_fault_ended": round(self._course.last_fault),
             "quiet_seconds_after_the_last_fault": max(0.0, round(quiet, 1)),
             "restless_until": self._restless,
@@ -107,8 +108,11 @@ class Judge:
 
         return list(wait_for_none(still, seconds=_QUIET_SECONDS))
 
+    def _last_at_rest(self) -> list[str]:
+        return sorted(self._restless, key=lambda what: -self._restless[what])[:_LAST_AT_REST]
+
     def _ended_by_others(self) -> set[str]:
-        """VMs that the operator ended, or somebody at the cloud."""
+        """VMs that the operator ended, somebody at the cloud, or the provider."""
         return self._duty.ended | self._course.stopped
 
     def _over(self) -> set[str]:
@@ -155,8 +159,9 @@ class Judge:
             "differences after all ended": self._differences(),
         }
 
-    def _evidence(self, leases: Sequence[Json], lines: Sequence[str]) -> list[Json]:
-        """What both sides know of each lease that a line names, and how observation goes."""
+    def _evidence(self, leases: Sequence[Json], checks: Mapping[str, Sequence[str]]) -> list[Json]:
+        """What both sides know of each lease that a check names, and how observation goes."""
+        lines = [line for found in checks.values() for line in found]
         named = [lease["id"] for lease in leases if any(lease["id"] in line for line in lines)]
         if not lines:
             return []
@@ -165,6 +170,7 @@ class Judge:
             {
                 "lease": self._tenant.lease(lease_id),
                 "attempts": self._tenant.attempts(lease_id),
+                "events": self._tenant.items(f"/v1/leases/{lease_id}/events"),
                 "vms": [vm for vm in vms if vm["tags"].get(LEASE) == lease_id],
             }
             for lease_id in named

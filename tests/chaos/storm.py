@@ -229,6 +229,8 @@ class Storm:
             with suppress(IndexError, httpx.HTTPStatusError):  # there is none, or it has ended meanwhile
                 vm = random.Random(event.what).choice(spot)
                 self._installation.cloud.interrupt(vm["id"], notice_seconds=2.0, provider=vm["provider"])
+                self._course.stopped.add(vm["id"])
+                self._course.note("reclaimed", vm["id"])
                 return True
             return False
 
