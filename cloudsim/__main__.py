@@ -17,6 +17,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from cloudsim.gpus.agents import GpuAgents
+from cloudsim.group_checks import GroupChecks
 from cloudsim.server import SimServer, Simulation, bind
 from cloudsim.settings import PROFILES, Settings
 from cloudsim.ssh import server as ssh
@@ -91,10 +92,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _beside(logins: socket.socket | None) -> Callable[[World], Iterable[Coroutine[Any, Any, None]]]:
-    """The VMs' agents; their SSH servers and the reports of their host keys, if there is a socket for them."""
+    """The VMs' agents and checks of groups; their SSH servers and the reports of host keys, if there is a socket for them."""
 
     def beside(world: World) -> Iterable[Coroutine[Any, Any, None]]:
         yield GpuAgents(world).run()
+        yield GroupChecks(world).run()
         if logins is not None:
             yield ssh.SshServer(world, logins).serve()
             yield HostKeyReports(world).report()

@@ -13,10 +13,8 @@ import re
 import tempfile
 from collections.abc import Coroutine
 from dataclasses import dataclass
-from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import httpx
 
@@ -24,6 +22,7 @@ from cloudsim.gpus.devices import AMD, Device, devices
 from cloudsim.gpus.process import AGENT, CONFIG, AgentProcess
 from cloudsim.gpus.proofs import console_line, proof
 from cloudsim.gpus.states import state
+from cloudsim.ready_vms import is_near
 from cloudsim.user_data import Files, files
 from cloudsim.world import HEALTHY, AgentMode, Gpu, GpuCondition, Vm, VmState, World
 
@@ -188,11 +187,10 @@ def _agent_of(vm: Vm) -> _Agent | None:
     found = files(vm)
     try:
         config = json.loads(found[CONFIG])
-        url, _ = config.get("url"), config["token"]
-        is_near = url is None or _is_loopback(urlsplit(url).hostname or "")
+        near = bool(config["token"]) and is_near(config)
     except (KeyError, ValueError, TypeError, AttributeError):
         return None
-    return _Agent(vm, found, config) if is_near else None
+    return _Agent(vm, found, config) if near else None
 
 
 async def _loaded(program: bytes, http: httpx.AsyncClient) -> bytes | None:
@@ -209,10 +207,3 @@ async def _loaded(program: bytes, http: httpx.AsyncClient) -> bytes | None:
     except (httpx.HTTPError, httpx.InvalidURL):
         return None
     return answer.content if hashlib.sha256(answer.content).hexdigest() == digest else None
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return host == "localhost" or ip_address(host).is_loopback
-    except ValueError:
-        return False

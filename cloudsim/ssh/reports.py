@@ -6,6 +6,7 @@ import asyncio
 
 import httpx
 
+from cloudsim.ready_vms import ReadyVms
 from cloudsim.ssh.guest import guest
 from cloudsim.ssh.host_keys import public_line
 from cloudsim.world import Vm, World
@@ -18,36 +19,19 @@ _AT_ONCE = 8
 
 
 class HostKeyReports:
-    """Reports the host key of each new VM once it is ready. `seen`: the last VM of an earlier run, which has reported."""
+    """Reports the host key of each new VM once it is ready. VMs of an earlier run have reported."""
 
     def __init__(self, world: World) -> None:
-        self._world = world
-        self._seen = max((vm.seq for vm in world.vms.values()), default=0)
-        self._waiting: dict[str, Vm] = {}
+        self._ready = ReadyVms(world, max((vm.seq for vm in world.vms.values()), default=0))
         self._limit = asyncio.Semaphore(_AT_ONCE)
 
     async def report(self) -> None:
         """Looks for new VMs until it is cancelled."""
         async with httpx.AsyncClient(timeout=_CALL_SECONDS, trust_env=False) as http, asyncio.TaskGroup() as sending:
             while True:
-                for vm in self._due():
+                for vm in self._ready.new():
                     sending.create_task(self._send(http, vm))
                 await asyncio.sleep(_LOOK_SECONDS)
-
-    def _due(self) -> list[Vm]:
-        """The VMs that have become ready. VMs are in the order of their launches."""
-        newest = next(reversed(self._world.vms.values()), None)
-        if newest is None or newest.seq < self._seen:
-            self._seen, self._waiting = 0, {}  # the world was reset
-        for vm in reversed(self._world.vms.values()):
-            if vm.seq <= self._seen:
-                break
-            self._waiting[vm.id] = vm
-        self._seen = max((vm.seq for vm in self._waiting.values()), default=self._seen)
-        now = self._world.advance() if self._waiting else 0.0
-        due = [vm for vm in self._waiting.values() if vm.is_ready(now)]
-        self._waiting = {vm.id: vm for vm in self._waiting.values() if vm.alive and not vm.is_ready(now)}
-        return due
 
     async def _send(self, http: httpx.AsyncClient, vm: Vm) -> None:
         target = guest(vm).report
