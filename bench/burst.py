@@ -27,6 +27,9 @@ REALISTIC_BOOT_SECONDS = 20.0
 SETTLED = {"inventory_interval": "60", "inventory_first_interval": "60"}
 """The default interval of listings. The local stack lists four times as often, for people who watch it."""
 CONNECTIONS = 16
+_PRICES_SECONDS = 60.0
+_QUIET_CALLS = 8
+"""In two seconds, of an installation without leases: a few regular questions."""
 AMPLE_VCPUS = 1_000_000
 """The provider's quota of the account, so that its rate alone is in the way."""
 LAUNCH_RATES = {"aws": (5.0, 2.0), "gcp": (20.0, 5.0), "azure": (50.0, 3.0)}
@@ -105,10 +108,10 @@ def _arguments() -> argparse.Namespace:
 
 
 def fast(demand: Demand, *, single: Demand) -> None:
-    """No rate limits."""
+    """No rate limits, and listings as rarely as in an installation that has run for some minutes."""
 
     def measured(of: Demand, **settings: str) -> dict[str, float]:
-        with stack.running(*_options("fast", of), **settings) as running:
+        with stack.running(*_options("fast", of), **SETTLED, **settings) as running:
             running.simulate("PUT", "settings", {"boot_seconds": FAST_BOOT_SECONDS})
             return burst(running, of, seconds=180)
 
@@ -163,6 +166,7 @@ def _options(profile: str, demand: Demand) -> list[str]:
 def burst(running: Stack, demand: Demand, *, seconds: float) -> dict[str, float]:
     """Ask for everything and wait until all are active. Raises SystemExit when some did not make it."""
     running.ample_quota()
+    _await_prices(running, demand.provider)
     before, calls = running.cpu_seconds(), running.simulate("GET", "calls")[demand.provider]
     result = load.closed_loop(
         running.api_port,
@@ -178,6 +182,17 @@ def burst(running: Stack, demand: Demand, *, seconds: float) -> dict[str, float]
     memory = {f"mib_{part}": amount for part, amount in sorted(running.memory_mib().items())}
     worker_ms = cpu["cpu_worker"] / demand.count * 1000
     return {**found, "admitted_per_second": result.rate, "worker_ms": worker_ms, **cpu, **spent, **memory}
+
+
+def _await_prices(running: Stack, provider: str) -> None:
+    """Waits until price lists are read: an installation reads them when it starts, and then once an hour."""
+    counts = [0]
+
+    def is_quiet() -> bool:
+        counts.append(sum(running.simulate("GET", "calls")[provider].values()))
+        return counts[-1] - counts[-2] <= _QUIET_CALLS and counts[-1] > 0
+
+    wait_until(is_quiet, timeout=_PRICES_SECONDS, poll=2.0)
 
 
 def await_active(running: Stack, count: int, *, seconds: float) -> dict[str, float]:

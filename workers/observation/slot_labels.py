@@ -1,11 +1,12 @@
 """The own tags of VMs of launch batches: lease, attempt, deadline and name. The create call could not write them.
 
-The watch must not wait for these calls, since there is one for each VM. It notes the VMs, and a thread of its own writes the tags.
-Nothing depends on them. What the thread does not write, the inventory does.
+Nobody must wait for these calls, since there is one for each VM. The step that records a VM notes it, and a thread of its
+process writes the tags. So two processes do not write the same tags. The watch notes the VMs of a process that has ended.
+Nothing depends on the tags. What no thread writes, the inventory does.
 """
 
 from collections.abc import Collection, Iterable
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import structlog
 
@@ -23,21 +24,27 @@ log = structlog.get_logger(__name__)
 _MOST_AT_ONCE = 100
 _PAUSE_SECONDS = 0.5
 _YOUNG_SECONDS = 60.0
-"""The thread of a worker writes the tags of younger VMs."""
+"""The threads of workers write the tags of younger VMs."""
+_LEFT_SECONDS = 10.0
+"""The process that launched a VM has written its tags by then, or it has ended."""
 
 
 def label_listed(runtime: Runtime, account: str, region: str, listed: Listed) -> Collection[str]:
     """Writes the own tags of VMs of batches that have none yet, within the provider's request rate. Returns their ids.
 
-    Leaves young VMs to the watch, whose thread may have written the tags since the VMs were listed.
+    Leaves young VMs to the workers, whose threads may have written the tags since the VMs were listed.
     """
     since = listed.started_at - timedelta(seconds=_YOUNG_SECONDS)
-    old = (vm for vm in listed.vms.values() if vm.launched_at is None or vm.launched_at < since)
-    return _label(runtime, (account, region), unlabelled(old))
+    return _label(runtime, (account, region), _unlabelled(listed.vms.values(), since))
+
+
+def note_left(runtime: Runtime, account: str, region: str, vms: Iterable[Vm], now: datetime) -> None:
+    """Notes the VMs whose process has not written their tags. `now`: by the database's clock."""
+    runtime.unlabelled.note(account, region, _unlabelled(vms, now - timedelta(seconds=_LEFT_SECONDS)))
 
 
 def label_noted(runtime: Runtime) -> int:
-    """The same for VMs that the watch of this process has noted. Returns how many have tags now."""
+    """The same for VMs that this process has noted. Returns how many have tags now."""
     count = 0
     for place, vm_ids in runtime.unlabelled.waiting().items():
         done = _label(runtime, place, vm_ids)
@@ -55,9 +62,10 @@ def loop(runtime: Runtime) -> Loop:
     return Loop("labels", write, stopping=runtime.stopping, pause=_PAUSE_SECONDS)
 
 
-def unlabelled(vms: Iterable[Vm]) -> list[str]:
-    """The ids of VMs of batches that show no tags of their own."""
-    return [vm.id for vm in vms if vm.batch is not None and attempt_key(vm.tags) is None]
+def _unlabelled(vms: Iterable[Vm], since: datetime) -> list[str]:
+    """The ids of VMs of batches that were launched before `since` and show no tags of their own."""
+    old = (vm for vm in vms if vm.launched_at is None or vm.launched_at < since)
+    return [vm.id for vm in old if vm.batch is not None and attempt_key(vm.tags) is None]
 
 
 def _label(runtime: Runtime, place: tuple[str, str], vm_ids: Collection[str]) -> Collection[str]:

@@ -1,9 +1,11 @@
-"""VMs of launch batches without tags of their own, as the watch of one process has seen them."""
+"""VMs of launch batches without tags of their own, as one process has launched or seen them."""
 
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping
 
+_KNOWN_AFTER = 1.0
+"""A cloud may not know a new VM for a moment. EC2's documentation calls that eventual consistency."""
 _SHOWN_AFTER = 30.0
 """A cloud may show the tags of a VM so many seconds after it accepted them."""
 _LONGEST_WAIT = 300.0
@@ -11,7 +13,7 @@ _LONGEST_WAIT = 300.0
 
 
 class UnlabelledVms:
-    """Notes of the watch for the thread that writes tags. A VM whose tags were written just now is not noted again."""
+    """Notes for the thread that writes tags. A VM whose tags were written just now is not noted again."""
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._monotonic = monotonic
@@ -20,7 +22,7 @@ class UnlabelledVms:
         self._labelled: dict[str, float] = {}
 
     def note(self, account: str, region: str, vm_ids: Collection[str]) -> None:
-        """These VMs show no tags of their own."""
+        """These VMs have no tags of their own."""
         now = self._monotonic()
         with self._lock:
             self._labelled = {vm_id: at for vm_id, at in self._labelled.items() if now - at < _SHOWN_AFTER}
@@ -29,13 +31,17 @@ class UnlabelledVms:
                     self._noted.setdefault(vm_id, (now, (account, region)))
 
     def waiting(self) -> Mapping[tuple[str, str], Collection[str]]:
-        """Ids of VMs by account and region, the longest noted first. A VM that was noted too long ago is forgotten."""
+        """Ids of VMs by account and region, the longest noted first.
+
+        Leaves out VMs that were noted just now. A VM that was noted too long ago is forgotten.
+        """
         now = self._monotonic()
         places: dict[tuple[str, str], list[str]] = {}
         with self._lock:
             self._noted = {vm_id: one for vm_id, one in self._noted.items() if now - one[0] < _LONGEST_WAIT}
-            for vm_id, (_, place) in self._noted.items():
-                places.setdefault(place, []).append(vm_id)
+            for vm_id, (at, place) in self._noted.items():
+                if now - at >= _KNOWN_AFTER:
+                    places.setdefault(place, []).append(vm_id)
         return places
 
     def labelled(self, vm_ids: Collection[str]) -> None:

@@ -19,7 +19,7 @@ from app.domain.ids import LeaseId
 from app.domain.leases import AttemptState, VmState
 from app.domain.reasons import in_use_obstacle, leftover_obstacle
 from app.domain.tags import SHARED, attempt_key
-from workers.observation.slot_labels import unlabelled
+from workers.observation.slot_labels import note_left
 from workers.observation.vm_reasons import reason_json
 from workers.providers.errors import ProviderError, Throttled
 from workers.providers.interfaces import Provider
@@ -68,7 +68,7 @@ def watch(runtime: Runtime, account: str, region: str) -> int:
     if seen:
         runtime.database.run(inventory.watched(account, region, rows[0].now))
     _store_clean_ends(runtime, rows, leftovers.clean)
-    runtime.unlabelled.note(account, region, unlabelled(vm for vm in vms.values() if vm is not None))
+    note_left(runtime, account, region, (vm for vm in vms.values() if vm is not None), rows[0].now)
     _store_obstacles(runtime, leftovers.obstacles)
     for error in (*errors.first, *leftovers.throttled):
         raise error

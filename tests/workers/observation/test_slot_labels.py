@@ -1,5 +1,7 @@
 """The own tags of VMs of a batch are written beside the watch, once, and again only when the cloud has lost them."""
 
+from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 
@@ -8,11 +10,18 @@ import pytest
 from tests.workers.cohorts import created
 from tests.workers.fleet import ACCOUNT, REGION, Fleet
 from workers.observation.listings import Listed
-from workers.observation.slot_labels import label_listed, label_noted
+from workers.observation.slot_labels import label_listed, label_noted, note_left
 from workers.observation.unlabelled_vms import UnlabelledVms
 from workers.observation.watch import watch
 
 PLACE = (ACCOUNT, REGION)
+
+
+class Clock:
+    now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
 
 
 def launch(fleet: Fleet, count: int) -> None:
@@ -26,21 +35,43 @@ def labelled(fleet: Fleet) -> int:
     return sum("gpulease-lease" in vm["tags"] for vm in fleet.vms())
 
 
-def test_the_watch_writes_no_tags_and_waits_for_none(fleet: Fleet) -> None:
+def label_in_a_second(fleet: Fleet) -> int:
+    """When the cloud knows the VMs."""
+    fleet.wait_for(lambda: bool(fleet.runtime.unlabelled.waiting()))
+    return label_noted(fleet.runtime)
+
+
+def test_the_process_that_launched_vms_writes_their_tags_and_no_other_does(make_fleet: Callable[..., Fleet]) -> None:
+    fleet, other = make_fleet(), make_fleet()
     launch(fleet, 3)
     before = fleet.sim.calls().get("CreateTags", 0)
-    watch(fleet.runtime, *PLACE)
+    for one in (fleet, other):
+        watch(one.runtime, *PLACE)
     assert (fleet.sim.calls().get("CreateTags", 0), labelled(fleet)) == (before, 0)
-    assert label_noted(fleet.runtime) == 3
+    assert label_in_a_second(fleet) == 3
     assert (fleet.sim.calls()["CreateTags"], labelled(fleet)) == (before + 3, 3)
-    assert label_noted(fleet.runtime) == 0
+    assert (label_noted(fleet.runtime), label_noted(other.runtime)) == (0, 0)
+    assert not other.runtime.unlabelled.waiting()
+
+
+def test_the_watch_notes_what_a_process_that_ended_has_left(fleet: Fleet) -> None:
+    launch(fleet, 3)
+    clock = Clock()
+    runtime = replace(fleet.runtime, unlabelled=UnlabelledVms(clock))
+    found = fleet.runtime.accounts.provider(ACCOUNT).get(REGION, [vm["id"] for vm in fleet.vms()]).values()
+    vms = [vm for vm in found if vm is not None]
+    launched_at = max(vm.launched_at for vm in vms if vm.launched_at is not None)
+    for seconds, left in ((9, 0), (11, 3)):
+        note_left(runtime, *PLACE, vms, launched_at + timedelta(seconds=seconds))
+        clock.now += 2
+        assert sum(map(len, runtime.unlabelled.waiting().values())) == left
+    assert label_noted(runtime) == 3
 
 
 def test_a_refused_call_is_made_again(fleet: Fleet) -> None:
     launch(fleet, 3)
-    watch(fleet.runtime, *PLACE)
     fleet.sim.fault("CreateTags", "error", times=1)
-    label_noted(fleet.runtime)
+    label_in_a_second(fleet)
     label_noted(fleet.runtime)
     assert labelled(fleet) == 3
 
@@ -57,13 +88,6 @@ def test_the_inventory_writes_what_the_watch_has_left_and_leaves_young_vms_alone
     assert labelled(fleet) == 3
 
 
-class Clock:
-    now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 @pytest.fixture
 def clock() -> Clock:
     return Clock()
@@ -73,12 +97,15 @@ def test_tags_that_the_cloud_does_not_show_yet_are_not_written_again(clock: Cloc
     noted = UnlabelledVms(clock)
     noted.note(*PLACE, ["vm-1", "vm-2"])
     noted.note("other", REGION, ["vm-3"])
+    assert noted.waiting() == {}, "the cloud may not know them yet"
+    clock.now += 1
     assert noted.waiting() == {PLACE: ["vm-1", "vm-2"], ("other", REGION): ["vm-3"]}
     noted.labelled(["vm-1"])
     noted.note(*PLACE, ["vm-1", "vm-2"])
     assert noted.waiting()[PLACE] == ["vm-2"]
     clock.now += 31
     noted.note(*PLACE, ["vm-1"])
+    clock.now += 1
     assert noted.waiting()[PLACE] == ["vm-2", "vm-1"]
 
 

@@ -102,7 +102,10 @@ def record(ctx: StepContext, sent: SentBatch, answer: BatchLaunched) -> None:
 
 
 def store_vms(ctx: StepContext, batch_id: BatchId, found: Mapping[int, tuple[SentSlot, Vm]]) -> None:
-    """Stores the VMs of slots in one transaction, and wakes the leases that other workers hold."""
+    """Stores the VMs of slots in one transaction, and wakes the leases that other workers hold.
+
+    Notes the VMs for the thread that writes their own tags.
+    """
     if not found:
         return
     others = [slot.lease_id for slot, _ in found.values() if slot.ctx is None]
@@ -116,6 +119,7 @@ def store_vms(ctx: StepContext, batch_id: BatchId, found: Mapping[int, tuple[Sen
         connection.execute(batches.answered(batch_id))
         if others:
             connection.execute(inventory.wake(others))
+    ctx.runtime.unlabelled.note(ctx.attempt.account, ctx.attempt.region, [vm.id for _, vm in found.values()])
 
 
 def store_others(ctx: StepContext, batch_id: BatchId, found: Mapping[int, Vm]) -> None:
