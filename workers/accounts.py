@@ -156,10 +156,10 @@ class Accounts:
 
         Looked up at most every ten minutes, and every half a minute while there is none of that name.
         """
-        key, now = (name, region, wanted, driver), self._monotonic()
-        until, known = self._images.get(key, (now, None))
-        if known is None or until <= now:
-            until, known = self._look_up(key, now)
+        key = (name, region, wanted, driver)
+        known = self._known_image(key)
+        if known is None:
+            until, known = self._look_up(key, self._monotonic())
             self._images[key] = until, known
         if isinstance(known, InvalidSpec):
             raise known
@@ -167,9 +167,15 @@ class Accounts:
 
     def asks_nothing(self, name: str, region: str, wanted: str | None, driver: Driver) -> bool:
         """Whether `require_identity` and `image` answer from what this process knows, without a call to the cloud."""
-        now = self._monotonic()
-        until, known = self._images.get((name, region, wanted, driver), (now, None))
-        return self._trusted_until.get(name, 0.0) > now and until > now and known is not None
+        return self._is_trusted(name) and self._known_image((name, region, wanted, driver)) is not None
+
+    def _known_image(self, key: _ImageKey) -> Image | InvalidSpec | None:
+        """What was looked up not long ago. None: it is to be looked up."""
+        until, known = self._images.get(key, (0.0, None))
+        return known if self._monotonic() < until else None
+
+    def _is_trusted(self, name: str) -> bool:
+        return self._monotonic() < self._trusted_until.get(name, 0.0)
 
     def refuse_image(self, name: str, region: str, image: str, error: Refused) -> None:
         """A launch with this named image was refused, and the image may be the cause: it is not tried for a while.
@@ -234,7 +240,7 @@ class Accounts:
 
     def require_identity(self, name: str) -> None:
         """The same, at most once a minute in this process."""
-        if self._trusted_until.get(name, 0.0) < self._monotonic():
+        if not self._is_trusted(name):
             self.check_identity(name)
 
     def _pin(self, name: str, identity: str) -> None:
