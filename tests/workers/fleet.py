@@ -38,6 +38,7 @@ from app.domain.lease_requests import LeaseRequest
 from app.domain.placement import Requirements
 from app.domain.quotas import Amounts, minimum
 from app.domain.reasons import Origin, Reason, ReasonCode
+from app.domain.tags import LEASE
 from cloudsim.testing import Control
 from workers.brakes import set_hold
 from workers.groups.coordinator import Coordinator
@@ -200,6 +201,10 @@ class Fleet:
         """Drives a lease into one of the states; its row."""
         self.drive(lambda: self.lease(lease_id).state in states, seconds=seconds)
         return self.lease(lease_id)
+
+    def drive_to_own_tags(self) -> None:
+        """Drives until each VM has tags of its own: those of a batch get them a moment after their launch."""
+        self.drive(lambda: all(LEASE in vm["tags"] for vm in self.vms()))
 
     def active(self, **changes: Any) -> LeaseId:
         """A new lease that is active."""

@@ -67,7 +67,7 @@ def test_leases_of_a_tenant_are_launched_with_one_call(fleet: Fleet) -> None:
     assert [len(fleet.attempts(lease_id)) for lease_id in leases] == [1] * 4
     assert len(fleet.sim.instances()) == 4
     assert fleet.sim.calls("gcp").get("instances.insert", 0) == 0
-    fleet.observe()
+    fleet.drive_to_own_tags()
     assert (fleet.orphans(), fleet.hold()) == ([], None)
     assert {vm["tags"]["gpulease-lease"] for vm in fleet.vms()} == set(leases)
     for lease_id in leases:

@@ -15,7 +15,7 @@ def formed(groups: GroupFleet, size: int, placement: str = "same_zone") -> tuple
     """An active group whose VMs have tags of their own."""
     group_id = groups.create(size, placement=placement, lease={"wait_seconds": 600})
     groups.drive_to(group_id, "active")
-    groups.fleet.drive(lambda: all("gpulease-lease" in vm["tags"] for vm in groups.fleet.vms()))
+    groups.fleet.drive_to_own_tags()
     return group_id, groups.ids(group_id)
 
 

@@ -85,7 +85,7 @@ def test_the_setting_switches_batches_off(make_fleet: Callable[..., Fleet]) -> N
 def test_vms_get_tags_of_their_own(fleet: Fleet) -> None:
     leases = created(fleet, 3)
     drive_all(fleet, leases, "active")
-    fleet.drive(lambda: all("gpulease-lease" in vm["tags"] for vm in fleet.vms()))
+    fleet.drive_to_own_tags()
     assert {(vm["tags"]["gpulease-lease"], vm["tags"]["Name"]) for vm in fleet.vms()} == {
         (lease_id, f"t{number}") for number, lease_id in enumerate(leases)
     }

@@ -53,6 +53,7 @@ def test_leases_that_were_placed_together_start_with_one_call(fleet: Fleet) -> N
     leases = created(fleet, 5)
     fleet.drive(lambda: all(fleet.lease(lease_id).state == "active" for lease_id in leases))
     assert fleet.runs() == 1
+    fleet.drive_to_own_tags()
     assert len({vm["tags"]["gpulease-lease"] for vm in fleet.vms()}) == 5
 
 
