@@ -79,7 +79,7 @@ class GroupChecks:
                 if report is not None and report != member.reported:
                     (await http.post(url, json=report, headers=headers)).raise_for_status()
                     member.reported = report
-            except (httpx.HTTPError, httpx.InvalidURL, ValueError, KeyError):
+            except (httpx.HTTPError, httpx.InvalidURL, ValueError, KeyError, TypeError):
                 return  # asks again later, as the program does
 
     def _report(self, member: _Member, group: dict[str, Any]) -> dict[str, Any] | None:
