@@ -14,8 +14,8 @@ from typing import Any
 
 import httpx
 
-from cloudsim.ready_vms import ReadyVms, is_near
-from cloudsim.user_data import files
+from cloudsim.ready_vms import ReadyVms
+from cloudsim.user_data import files, is_near
 from cloudsim.world import Vm, VmState, World
 
 CONFIG = "/etc/gpulease/group.json"

@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from ipaddress import ip_address
-from typing import Any
-from urllib.parse import urlsplit
-
 from cloudsim.world import Vm, World
 
 
@@ -32,13 +27,3 @@ class ReadyVms:
         ready = [vm for vm in self._waiting.values() if vm.is_ready(now)]
         self._waiting = {vm.id: vm for vm in self._waiting.values() if vm.alive and not vm.is_ready(now)}
         return ready
-
-
-def is_near(config: Mapping[str, Any]) -> bool:
-    """Whether reports to the `url` of a program's configuration stay on this machine. Without a URL nothing is sent."""
-    url = config.get("url")
-    host = urlsplit(url).hostname or "" if url is not None else "localhost"
-    try:
-        return host == "localhost" or ip_address(host).is_loopback
-    except ValueError:
-        return False

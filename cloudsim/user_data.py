@@ -11,7 +11,9 @@ import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping
 from email import message_from_bytes
+from ipaddress import ip_address
 from typing import Any
+from urllib.parse import urlsplit
 
 from cloudsim.arm.facts import PROVIDER as AZURE
 from cloudsim.ec2.facts import PROVIDER as AWS
@@ -90,3 +92,13 @@ _READERS: Mapping[str, Callable[[Mapping[str, Any]], Files]] = {
     AZURE: lambda spec: _cloud_init(str(spec["custom_data"])),
     GCP: lambda spec: dict(heredocs(spec["metadata"]["startup-script"])),
 }
+
+
+def is_near(config: Mapping[str, Any]) -> bool:
+    """Whether reports to the `url` of a program's configuration stay on this machine. Without a URL nothing is sent."""
+    url = config.get("url")
+    host = urlsplit(url).hostname or "" if url is not None else "localhost"
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -129,6 +129,10 @@ class Findings:
     lost: list[Seen] = field(default_factory=list)
     copied: list[Seen] = field(default_factory=list)
 
+    def unlabelled(self) -> list[str]:
+        """The VMs of batches that this listing was the first to show, and that have no tags of their own."""
+        return [seen.vm_id for _, seen in self.found if seen.batch is not None and not seen.batch.is_labelled]
+
     def lost_rows(self, shown_before: Collection[str]) -> list[Key | None]:
         """The keys of VMs without a row, or with only a row from before their launch: the database has lost rows.
 

@@ -22,8 +22,7 @@ from cloudsim.gpus.devices import AMD, Device, devices
 from cloudsim.gpus.process import AGENT, CONFIG, AgentProcess
 from cloudsim.gpus.proofs import console_line, proof
 from cloudsim.gpus.states import state
-from cloudsim.ready_vms import is_near
-from cloudsim.user_data import Files, files
+from cloudsim.user_data import Files, files, is_near
 from cloudsim.world import HEALTHY, AgentMode, Gpu, GpuCondition, Vm, VmState, World
 
 _LOOK_SECONDS = 0.2

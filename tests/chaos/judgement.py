@@ -65,7 +65,8 @@ class Judge:
             **self._groups.checks(),
         }
         group_figures = self._groups.figures()
-        evidence = self._evidence(found, {**checks, "last at rest": self._last_at_rest()})
+        last_first = dict(sorted(self._restless.items(), key=lambda one: -one[1]))
+        evidence = self._evidence(found, {**checks, "last at rest": list(last_first)[:_LAST_AT_REST]})
         late = {**self._release_all(), **self._groups.checks_after_release()}
         ended = self._tenant.leases()
         late |= self._purse.checks(ended, longest_hold=max(self._duty.holds, default=0.0))
@@ -82,7 +83,7 @@ class Judge:
             "checks": {**checks, **late},
             "seconds_until_the_last_fault_ended": round(self._course.last_fault),
             "quiet_seconds_after_the_last_fault": max(0.0, round(quiet, 1)),
-            "restless_until": self._restless,
+            "restless_until": last_first,
             **group_figures,
             **figures(found),
             **self._purse.figures(ended),
@@ -107,9 +108,6 @@ class Judge:
             return found
 
         return list(wait_for_none(still, seconds=_QUIET_SECONDS))
-
-    def _last_at_rest(self) -> list[str]:
-        return sorted(self._restless, key=lambda what: -self._restless[what])[:_LAST_AT_REST]
 
     def _ended_by_others(self) -> set[str]:
         """VMs that the operator ended, somebody at the cloud, or the provider."""

@@ -272,6 +272,7 @@ class Storm:
         return "0"
 
     def _loosen(self, tenant: Tenant) -> None:
+        """Also after a loss: limits are those of earlier then, and may admit nothing."""
         self._limit(tenant, "gpus", _AMPLE)
         self._limit(tenant, "spend_per_hour", None)
 
@@ -318,7 +319,8 @@ class Storm:
         holds = len(self._duty.reasons)
         standby.take_over()
         self._stack.wait_until_ready()
-        self._put_right(tenant)
+        self._loosen(tenant)
+        self._note_losses()
         self._expect_hold(holds, "a failover")
         return True
 
@@ -330,22 +332,20 @@ class Storm:
         """Somebody makes leases before any worker has looked at the clouds."""
         holds = len(self._duty.reasons)
         self._backups.pop().restore()
-        self._loosen(tenant)  # the backup has the limits of its time, which may admit nothing
+        self._loosen(tenant)
         number = self._course.happened[Happening.RESTORE]
         self._course.extra.append(tenant.create_at_any_rate(ONE_A10G, f"at-once-{self._wanted.seed}-{number}"))
         lost = len(self._losses.vms)
-        self._put_right(tenant)
+        self._note_losses()
         self._stack.start(WORKER, INVENTORY)
         self._stack.wait_until_ready()
         if len(self._losses.vms) > lost:
             self._expect_hold(holds, "a restore")
         return True
 
-    def _put_right(self, tenant: Tenant) -> None:
-        """Notes what is lost. Limits are those of earlier now; their owner sets them once more."""
+    def _note_losses(self) -> None:
         self._losses.note(self._course.made, self._course.groups, self._course.copies)
         self._course.note("what was lost is noted")
-        self._loosen(tenant)
 
     def _expect_hold(self, before: int, cause: str) -> None:
         if not wait_until(lambda: len(self._duty.reasons) > before, timeout=_HOLD_SECONDS):

@@ -50,7 +50,10 @@ def tables(report: dict[str, Any]) -> list[Table]:
             ("leases ended by their spend cap", f"{report['ended_by_cap']:,}"),
             ("longest time beyond a spend cap", f"{report['longest_beyond_cap_seconds']} s"),
             ("quiet after the last fault", f"{report['quiet_seconds_after_the_last_fault']} s"),
-            *_last_at_rest(report["restless_until"]),
+            *(
+                (f"until then {what}", f"{seconds} s")
+                for what, seconds in [*report["restless_until"].items()][:_LATEST]
+            ),
         ],
     )
     wrong = Table(
@@ -61,9 +64,3 @@ def tables(report: dict[str, Any]) -> list[Table]:
     details = [(what, line) for what, found in report["checks"].items() for line in found]
     shown = Table(title="Details", columns=("check", "what was found"), rows=details)
     return [happened, outcome, wrong, *([shown] if details else [])]
-
-
-def _last_at_rest(restless: dict[str, float]) -> list[tuple[str, str]]:
-    """What kept the run from being quiet for longest."""
-    latest = sorted(restless.items(), key=lambda one: -one[1])[:_LATEST]
-    return [(f"until then {what}", f"{seconds} s") for what, seconds in latest]

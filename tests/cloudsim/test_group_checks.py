@@ -1,10 +1,12 @@
 """The check that cloudsim makes for members of a group, with the user data of the three clouds."""
 
 import asyncio
+import itertools
 import json
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -92,18 +94,9 @@ async def checking(world: World, condition: Callable[[], Any]) -> None:
 
 
 @pytest.fixture
-def clock() -> list[float]:
-    """The time of the world. A second passes at each look."""
-    return [1_000_000.0]
-
-
-@pytest.fixture
-def world(clock: list[float]) -> World:
-    def now() -> float:
-        clock[0] += 1.0
-        return clock[0]
-
-    return Simulation(Settings(boot_seconds=0), clock=now).world
+def world() -> World:
+    """A second passes at each look at the time."""
+    return Simulation(Settings(boot_seconds=0), clock=partial(next, itertools.count(1_000_000.0))).world
 
 
 @pytest.mark.parametrize("provider", CLOUDS)

@@ -12,7 +12,6 @@ from tests.workers.conftest import FAST
 from tests.workers.fleet import Fleet
 from tests.workers.providers.gcp.accounts import EMAIL, PROJECT, REGION, key_file
 from workers.bootstrap import build_runtime
-from workers.observation import slot_labels
 from workers.observation.leftovers import sweep_leftovers
 
 ACCOUNT = "sim-gcp"
@@ -60,9 +59,8 @@ def test_late_refusals_replacement_and_the_end(fleet: Fleet) -> None:
     assert fleet.used() == {}
 
 
-def test_leases_of_a_tenant_are_launched_with_one_call(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The answer to the call is lost, and the VMs have no labels of their own yet. The inventory finds them, and writes these."""
-    monkeypatch.setattr(slot_labels, "_YOUNG_SECONDS", 0.0)
+def test_leases_of_a_tenant_are_launched_with_one_call(fleet: Fleet) -> None:
+    """The answer to the call is lost, and the VMs have no labels of their own yet. Whoever finds a VM labels it."""
     leases = [fleet.create(**WISH, name=f"t{number}") for number in range(4)]
     fleet.sim.fault("instances.bulkInsert", "lose_reply", times=1, **GCP)
     fleet.drive(lambda: all(fleet.lease(lease_id).state == "active" for lease_id in leases))

@@ -104,7 +104,7 @@ class Cycle:
         _store(runtime, listed, findings, before.last_complete_listing_at)
         _store_deadlines(runtime, findings)
         _store_notices(runtime, rows.values(), self._interruptions)
-        label_listed(runtime, account, region, listed)
+        label_listed(runtime, account, region, listed, findings.unlabelled())
         _sight_orphans(runtime, account, region, listed, findings)
         runtime.database.run(
             statements.listed(

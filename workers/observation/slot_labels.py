@@ -1,8 +1,8 @@
 """The own tags of VMs of launch batches: lease, attempt, deadline and name. The create call could not write them.
 
-Nobody must wait for these calls, since there is one for each VM. The step that records a VM notes it, and a thread of its
-process writes the tags. So two processes do not write the same tags. The watch notes the VMs of a process that has ended.
-Nothing depends on the tags. What no thread writes, the inventory does.
+Each VM needs a call. The process that records a VM writes its tags, so that two processes do not write the same ones. A worker
+does so in a thread, for which no lease waits. An inventory does so at the end of its pass. Nothing depends on the tags: what
+a process has left when it ends, the watch of another notes, and the inventory writes the rest.
 """
 
 from collections.abc import Collection, Iterable
@@ -29,13 +29,16 @@ _LEFT_SECONDS = 10.0
 """The process that launched a VM has written its tags by then, or it has ended."""
 
 
-def label_listed(runtime: Runtime, account: str, region: str, listed: Listed) -> Collection[str]:
+def label_listed(
+    runtime: Runtime, account: str, region: str, listed: Listed, recorded: Collection[str]
+) -> Collection[str]:
     """Writes the own tags of VMs of batches that have none yet, within the provider's request rate. Returns their ids.
 
-    Leaves young VMs to the workers, whose threads may have written the tags since the VMs were listed.
+    Leaves young VMs to the workers, whose threads may have written the tags since the VMs were listed. `recorded`: the
+    ids of VMs that this listing was the first to show.
     """
     since = listed.started_at - timedelta(seconds=_YOUNG_SECONDS)
-    return _label(runtime, (account, region), _unlabelled(listed.vms.values(), since))
+    return _label(runtime, (account, region), [*recorded, *_unlabelled(listed.vms.values(), since)])
 
 
 def note_left(runtime: Runtime, account: str, region: str, vms: Iterable[Vm], now: datetime) -> None:

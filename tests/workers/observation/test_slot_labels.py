@@ -9,6 +9,7 @@ import pytest
 
 from tests.workers.cohorts import created
 from tests.workers.fleet import ACCOUNT, REGION, Fleet
+from workers.observation.inventory import take_inventory
 from workers.observation.listings import Listed
 from workers.observation.slot_labels import label_listed, label_noted, note_left
 from workers.observation.unlabelled_vms import UnlabelledVms
@@ -68,6 +69,14 @@ def test_the_watch_notes_what_a_process_that_ended_has_left(fleet: Fleet) -> Non
     assert label_noted(runtime) == 3
 
 
+def test_the_inventory_that_finds_the_vms_of_a_lost_answer_writes_their_tags(fleet: Fleet) -> None:
+    fleet.sim.fault("RunInstances", "lose_reply", times=1)
+    launch(fleet, 3)
+    take_inventory(fleet.runtime, *PLACE)
+    assert labelled(fleet) == 3
+    assert not fleet.runtime.unlabelled.waiting()
+
+
 def test_a_refused_call_is_made_again(fleet: Fleet) -> None:
     launch(fleet, 3)
     fleet.sim.fault("CreateTags", "error", times=1)
@@ -82,9 +91,9 @@ def test_the_inventory_writes_what_the_watch_has_left_and_leaves_young_vms_alone
     vms = {vm.id: vm for page in pages for vm in page.vms}
     launched_at = min(vm.launched_at for vm in vms.values() if vm.launched_at is not None)
     listed = partial(Listed, vms=vms, unreachable=frozenset(), calls=1, seconds=0.0)
-    assert not label_listed(fleet.runtime, *PLACE, listed(started_at=launched_at + timedelta(seconds=59)))
+    assert not label_listed(fleet.runtime, *PLACE, listed(started_at=launched_at + timedelta(seconds=59)), ())
     assert labelled(fleet) == 0
-    assert label_listed(fleet.runtime, *PLACE, listed(started_at=launched_at + timedelta(seconds=62))) == set(vms)
+    assert label_listed(fleet.runtime, *PLACE, listed(started_at=launched_at + timedelta(seconds=62)), ()) == set(vms)
     assert labelled(fleet) == 3
 
 

@@ -26,6 +26,7 @@ from workers.lifecycle.steps.send import (
     cool_off,
     end_attempt,
     is_overdue,
+    note_for_labels,
     pause_after_unknown,
     set_refused_aside,
     show_vms,
@@ -102,10 +103,7 @@ def record(ctx: StepContext, sent: SentBatch, answer: BatchLaunched) -> None:
 
 
 def store_vms(ctx: StepContext, batch_id: BatchId, found: Mapping[int, tuple[SentSlot, Vm]]) -> None:
-    """Stores the VMs of slots in one transaction, and wakes the leases that other workers hold.
-
-    Notes the VMs for the thread that writes their own tags.
-    """
+    """Stores the VMs of slots in one transaction, and wakes the leases that other workers hold."""
     if not found:
         return
     others = [slot.lease_id for slot, _ in found.values() if slot.ctx is None]
@@ -119,7 +117,7 @@ def store_vms(ctx: StepContext, batch_id: BatchId, found: Mapping[int, tuple[Sen
         connection.execute(batches.answered(batch_id))
         if others:
             connection.execute(inventory.wake(others))
-    ctx.runtime.unlabelled.note(ctx.attempt.account, ctx.attempt.region, [vm.id for _, vm in found.values()])
+    note_for_labels(ctx, (vm for _, vm in found.values()))
 
 
 def store_others(ctx: StepContext, batch_id: BatchId, found: Mapping[int, Vm]) -> None:

@@ -1,7 +1,7 @@
 """T3 to T5: check, call, record. The call uses the stored parameters and runs outside any transaction."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -127,7 +127,14 @@ def record(ctx: StepContext, vm: Vm) -> None:
     """T5: stores the VM in a transaction. See `store_vm`."""
     with ctx.writing_attempts() as connection:
         store_vm(connection, ctx, vm)
+    if ctx.row.attempt_batch_id is not None:
+        note_for_labels(ctx, [vm])
     ctx.hurry_watch()
+
+
+def note_for_labels(ctx: StepContext, vms: Iterable[Vm]) -> None:
+    """This process has recorded these VMs of a batch, so it writes their own tags (`workers/observation/slot_labels.py`)."""
+    ctx.runtime.unlabelled.note(ctx.attempt.account, ctx.attempt.region, [vm.id for vm in vms])
 
 
 def store_vm(connection: Connection, ctx: StepContext, vm: Vm) -> None:
