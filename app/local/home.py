@@ -69,6 +69,11 @@ class Home:
         return self.path / "supervisor.conf"
 
     @property
+    def supervisor_output(self) -> Path:
+        """What supervisord prints before it has a log."""
+        return self.logs / "supervisord.out"
+
+    @property
     def supervisor_socket(self) -> Path:
         """In the home, or in /tmp when the home's path is too long for a socket."""
         inside = self.path / "supervisor.sock"

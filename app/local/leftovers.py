@@ -12,6 +12,8 @@ import psutil
 from app.local.home import Home
 
 MARKER = "GPULEASE_STACK_HOME"
+SUPERVISORD = "app.local.supervisord"
+"""The module that every stack's supervisord runs."""
 
 ORDERLY_SECONDS = 45.0
 KILL_SECONDS = 10.0
@@ -25,7 +27,7 @@ def end_leftovers(home: Home) -> int:
     The supervisor goes first: it ends its programs in order, PostgreSQL last.
     """
     found = processes_of(home)
-    _end([process for process in found if _is_supervisor(process)], signal.SIGTERM)
+    _end([process for process in found if is_supervisor(process)], signal.SIGTERM)
     rest = [process for process in found if process.is_running()]
     _end([process for process in rest if not _is_postgres(process)], signal.SIGTERM)
     _end([process for process in rest if _is_postgres(process)], signal.SIGINT)
@@ -47,20 +49,23 @@ def _marker(process: psutil.Process) -> str | None:
         return None  # gone, or somebody else's: not ours in either case
 
 
-def _is_supervisor(process: psutil.Process) -> bool:
-    return "supervisor.supervisord" in _argv(process)
+def is_supervisor(process: psutil.Process) -> bool:
+    """Whether this is the supervisord of a stack."""
+    return SUPERVISORD in argv_of(process)
 
 
 def _is_postgres(process: psutil.Process) -> bool:
-    argv = _argv(process)
+    argv = argv_of(process)
     return bool(argv) and Path(argv[0]).name == "postgres"
 
 
-def _argv(process: psutil.Process) -> list[str]:
+def argv_of(process: psutil.Process) -> list[str]:
+    """The command line of a process, empty for one that has ended. A process that set a title has its words."""
     try:
-        return process.cmdline()
+        words = [word for word in process.cmdline() if word]
     except psutil.Error:
         return []
+    return words[0].split() if len(words) == 1 else words
 
 
 def _end(processes: Sequence[psutil.Process], orderly: signal.Signals) -> None:

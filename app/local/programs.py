@@ -20,6 +20,18 @@ INVENTORY = "inventory"
 
 Section = tuple[str, Mapping[str, str]]
 
+_CLOUD_IMPORTS = ("cloudsim.server", "cloudsim.ssh.server", "cloudsim.gpus.agents", "uvicorn.loops.uvloop")
+_API_IMPORTS = ("app.server.api", "uvicorn.lifespan.on", "uvicorn.loops.uvloop")
+# behind the first: what Celery imports when a consumer starts
+_WORKER_IMPORTS = (
+    "workers.main",
+    "celery.app.amqp",
+    "celery.concurrency.thread",
+    "celery.worker.autoscale",
+    "celery.worker.consumer",
+    "kombu.transport.redis",
+)
+
 # The groups end in this order, each group at once, so that no process loses a server that it still needs.
 SERVICES = (API, WORKER, INVENTORY)
 SERVERS = (CLOUD, BROKER, DATABASE)
@@ -27,7 +39,10 @@ SERVERS = (CLOUD, BROKER, DATABASE)
 
 @dataclass(frozen=True)
 class Program:
-    """One supervised program. With `socket`, its processes share one listening socket as file descriptor 0."""
+    """One supervised program. With `socket`, its processes share one listening socket as file descriptor 0.
+
+    `imports`: modules of a Python program that take long to import. supervisord imports them once for all its programs.
+    """
 
     name: str
     argv: tuple[str, ...]
@@ -37,6 +52,7 @@ class Program:
     stop_signal: str = "TERM"
     stop_seconds: int = 20
     environment: Mapping[str, str] = field(default_factory=dict)
+    imports: tuple[str, ...] = ()
 
 
 def python(*argv: str) -> tuple[str, ...]:
@@ -64,10 +80,13 @@ def cloud(home: Home, port: int, ssh_port: int, profile: str, gpu_agents: int) -
     """
     ports = ("--port", str(port), "--ssh-port", str(ssh_port))
     agents = ("--gpu-agents", str(gpu_agents))
-    return Program(CLOUD, python("cloudsim", *ports, *agents, "--profile", profile, "--state", str(home.cloudsim_file)))
+    argv = python("cloudsim", *ports, *agents, "--profile", profile, "--state", str(home.cloudsim_file))
+    return Program(CLOUD, argv, imports=_CLOUD_IMPORTS)
 
 
-def services(*, host: str, port: int, api: int, workers: int, inventories: int) -> list[Program]:
+def services(
+    *, host: str, port: int, api: int, workers: int, inventories: int, adapters: Iterable[str]
+) -> list[Program]:
     """The program itself: `api` processes behind one port, workers, and inventories.
 
     One inventory is enough for the work. A second continues when the first ends: workers launch nothing that was not
@@ -76,14 +95,16 @@ def services(*, host: str, port: int, api: int, workers: int, inventories: int) 
     A single API process opens its port by itself. supervisord closes a shared socket together with the last process
     that has it. supervisord then dies when it cannot bind the socket again at once (another child may hold the socket
     between fork and exec).
+
+    `adapters`: the modules of the providers' adapters that the accounts use.
     """
-    shared = Program(API, python("app.server", "api"), api)
+    shared = Program(API, python("app.server", "api"), api, imports=_API_IMPORTS)
     if api > 1:
         shared = replace(shared, socket=f"tcp://{host}:{port}", environment={"GPULEASE_LISTEN_FD": "0"})
     return [
         shared,
-        Program(WORKER, python("app.server", "worker"), workers),
-        Program(INVENTORY, python("app.server", "inventory"), inventories),
+        Program(WORKER, python("workers", "worker"), workers, imports=(*_WORKER_IMPORTS, *adapters)),
+        Program(INVENTORY, python("workers", "inventory"), inventories, imports=_WORKER_IMPORTS),
     ]
 
 

@@ -24,7 +24,8 @@ from app.local.supervision import Supervisor, last_lines, launch
 from app.local.system_user import postgres_user
 from app.local.waiting import wait_until
 from app.prerequisites import ensure_operator_key
-from app.settings import StartupError, load_accounts
+from app.settings import AccountSettings, StartupError, load_accounts
+from app.settings.providers import providers
 
 READY_SECONDS = 90.0
 OFFERINGS_SECONDS = 60.0
@@ -107,9 +108,15 @@ class Stack:
         Raises StartupError with the end of the log of the program that failed.
         """
         plan = self._plan
-        self._prepare()
-        supervisor = launch(plan.home, self._config(), plan.environment)
+        write_accounts(plan.home, plan.options, plan.ssh_port)
+        selected = self._programs()
+        config = programs.render(plan.home, selected, "root" if postgres_user() else None)
+        imports = dict.fromkeys(module for program in selected for module in program.imports)
+        supervisor = launch(plan.home, config, plan.environment, imports)
         self._supervisor = supervisor
+        # at the first start, it takes as long to create a database cluster as supervisord's imports
+        self._prepare_servers()
+        supervisor.await_calls()
         self._start_servers(supervisor)
         with self._progress.step("database schema"):
             self._migrate()
@@ -147,15 +154,14 @@ class Stack:
                     supervisor.stop(programs.SERVERS)
         self._progress.say("  everything has ended")
 
-    def _prepare(self) -> None:
+    def _prepare_servers(self) -> None:
         plan = self._plan
-        write_accounts(plan.home, plan.options, plan.ssh_port)
         if plan.broker is not None:
             embedded_redis.prepare(plan.broker)
         if plan.cluster is not None:
             embedded_postgres.prepare(plan.cluster)
 
-    def _config(self) -> str:
+    def _programs(self) -> list[Program]:
         plan, options = self._plan, self._plan.options
         selected: list[Program] = []
         if plan.cluster is not None:
@@ -171,8 +177,9 @@ class Stack:
             api=options.api,
             workers=options.workers,
             inventories=options.inventories,
+            adapters=[providers()[account.provider].adapter_module for account in self._accounts().values()],
         )
-        return programs.render(plan.home, selected, "root" if postgres_user() else None)
+        return selected
 
     def _start_servers(self, supervisor: Supervisor) -> None:
         cluster, broker = self._plan.cluster, self._plan.broker
@@ -227,8 +234,11 @@ class Stack:
 
         An account of the user's own may have no offerings: that is no error.
         """
-        accounts = load_accounts(Path(self._plan.environment["GPULEASE_CONFIG"]))
+        accounts = self._accounts()
         wait_until(lambda: has_offerings(credentials, accounts), timeout=OFFERINGS_SECONDS, poll=0.1)
+
+    def _accounts(self) -> Mapping[str, AccountSettings]:
+        return load_accounts(Path(self._plan.environment["GPULEASE_CONFIG"]))
 
     def _migrate(self) -> None:
         done = subprocess.run(

@@ -11,6 +11,7 @@ from xmlrpc.client import Fault, ServerProxy
 from supervisor.xmlrpc import SupervisorTransport
 
 from app.local.home import Home
+from app.local.leftovers import SUPERVISORD
 from app.local.waiting import wait_until
 from app.settings import StartupError
 
@@ -38,6 +39,14 @@ class Supervisor:
     def __init__(self, home: Home, child: subprocess.Popen[bytes]) -> None:
         self._home = home
         self._child = child
+
+    def await_calls(self) -> None:
+        """Wait until supervisord takes calls. Raises StartupError with the end of its output."""
+        wait_until(lambda: self.answers() or not self.alive, timeout=SOCKET_SECONDS)
+        if not self.answers():
+            if self.alive:
+                self.shut_down()
+            raise StartupError(f"supervisord did not start:\n{last_lines(self._home.supervisor_output)}")
 
     def start(self, group: str) -> None:
         """Start the processes of a program; does not wait for them."""
@@ -103,29 +112,29 @@ class Supervisor:
             transport.close()
 
 
-def launch(home: Home, config: str, environment: Mapping[str, str]) -> Supervisor:
-    """Start supervisord with this configuration, in the home. In a session of its own: Ctrl-C reaches the stack alone."""
+def launch(home: Home, config: str, environment: Mapping[str, str], imports: Iterable[str] = ()) -> Supervisor:
+    """Start supervisord with this configuration, in the home, without waiting until it takes calls.
+
+    It has a session of its own: Ctrl-C reaches the stack alone.
+
+    `imports`: modules that supervisord imports first, for the Python programs that it starts.
+    """
     home.logs.mkdir(mode=0o700, exist_ok=True)
     home.supervisor_socket.unlink(missing_ok=True)
     home.supervisor_config.write_text(config, encoding="utf-8")
-    output = home.logs / "supervisord.out"
-    with output.open("wb") as log:
+    argv = [sys.executable, "-m", SUPERVISORD, *(word for module in imports for word in ("--import", module))]
+    with home.supervisor_output.open("wb") as log:
         child = subprocess.Popen(
-            [sys.executable, "-m", "supervisor.supervisord", "-c", str(home.supervisor_config)],
+            [*argv, "-c", str(home.supervisor_config)],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=log,
-            env=dict(environment),
+            # without SPT_NOENV, the title of a process may overwrite its environment, which leftovers are known by
+            env={**environment, "SPT_NOENV": "1"},
             cwd=home.path,
             start_new_session=True,
         )
-    supervisor = Supervisor(home, child)
-    wait_until(lambda: supervisor.answers() or not supervisor.alive, timeout=SOCKET_SECONDS)
-    if not supervisor.answers():
-        if supervisor.alive:
-            supervisor.shut_down()
-        raise StartupError(f"supervisord did not start:\n{last_lines(output)}")
-    return supervisor
+    return Supervisor(home, child)
 
 
 def last_lines(log: Path, count: int = LOG_LINES) -> str:

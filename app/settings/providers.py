@@ -157,6 +157,11 @@ class ProviderInfo:
     largest_cluster: int | None = None
     fabric_settings: tuple[str, ...] = ()
 
+    @property
+    def adapter_module(self) -> str:
+        """The module of the adapter's class."""
+        return self.adapter.partition(":")[0]
+
 
 @cache
 def providers() -> Mapping[str, ProviderInfo]:

@@ -18,7 +18,7 @@ import psutil
 
 from app.local.embedded_postgres import EmbeddedCluster
 from app.local.home import Home
-from app.local.leftovers import end_leftovers, processes_of
+from app.local.leftovers import argv_of, end_leftovers, is_supervisor, processes_of
 from app.local.ports import free_port
 from app.local.supervision import Supervisor
 from app.local.waiting import wait_until
@@ -140,10 +140,7 @@ class Stack:
 
 def _program(process: psutil.Process) -> str | None:
     """`api`, `worker`, `inventory`, `redis` or `postgres` (its postmaster alone)."""
-    try:
-        argv = process.cmdline()
-    except psutil.Error:
-        return None
+    argv = argv_of(process)
     name = Path(argv[0]).name if argv else ""
     if name in ("redis-server", "postgres"):
         return name.removesuffix("-server")
@@ -154,7 +151,7 @@ def _is_supervised(process: psutil.Process) -> bool:
     """Not the children of a supervised process, which for a moment look like it."""
     try:
         parent = process.parent()
-        return parent is not None and "supervisor.supervisord" in parent.cmdline()
+        return parent is not None and is_supervisor(parent)
     except psutil.Error:
         return False
 

@@ -14,12 +14,14 @@ import psutil
 import pytest
 
 from app.local.home import Home
-from app.local.leftovers import MARKER, end_leftovers, processes_of, remove_stale_pid_file
+from app.local.leftovers import MARKER, argv_of, end_leftovers, is_supervisor, processes_of, remove_stale_pid_file
 from app.local.ports import LOOPBACK, free_port
 from app.local.programs import Program, render
 from app.local.supervision import Supervisor, last_lines, launch
+from app.local.supervisord import FORKS
 from app.local.waiting import wait_until
 from app.settings import StartupError
+from tests.databases import ROOT
 
 SLEEPER = """
 import time
@@ -53,8 +55,11 @@ def launched(home: Home) -> Iterator[Launch]:
 
     def start(*programs: Program) -> Supervisor:
         user = "root" if os.geteuid() == 0 else None
-        supervisor = launch(home, render(home, programs, user), {**os.environ, MARKER: str(home.path)})
+        imports = [module for program in programs for module in program.imports]
+        environment = {**os.environ, MARKER: str(home.path)}
+        supervisor = launch(home, render(home, programs, user), environment, imports)
         started.append(supervisor)
+        supervisor.await_calls()
         return supervisor
 
     yield start
@@ -147,11 +152,65 @@ def test_the_leftovers_of_a_killed_supervisor_are_ended_too(home: Home, launched
     for name in ("one", "two"):
         supervisor.start(name)
     assert wait_until(lambda: is_up(home, "one") and is_up(home, "two"), timeout=10)
-    next(process for process in processes_of(home) if "supervisor.supervisord" in process.cmdline()).kill()
+    next(process for process in processes_of(home) if is_supervisor(process)).kill()
     supervisor.wait()
     next(process for process in processes_of(home) if script_of(process) == "one").kill()
     assert wait_until(lambda: len(processes_of(home)) == 1, timeout=10)
     assert end_leftovers(home) == 1
+
+
+MODULE = """
+import os, signal, sys, time
+print("imported", "json.tool" in sys.modules, sys.argv[1:], os.environ["COLOUR"], __name__, flush=True)
+print("signals", [signal.getsignal(number).name for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD)], flush=True)
+if "fail" in sys.argv:
+    raise RuntimeError("broken")
+if "refuse" in sys.argv:
+    sys.exit("refused")
+while True:
+    time.sleep(60)
+"""
+
+
+def module(home: Home, monkeypatch: pytest.MonkeyPatch, *argv: str) -> Program:
+    """A program that is started as `python -m`."""
+    (home.path / "somebodys_module.py").write_text(MODULE)
+    monkeypatch.setenv("PYTHONPATH", f"{ROOT}{os.pathsep}{home.path}")
+    words = (sys.executable, "-m", "somebodys_module", *argv)
+    return Program("one", words, environment={"COLOUR": "green"}, imports=("json.tool",))
+
+
+def log_of(home: Home) -> str:
+    return last_lines(home.logs / "one.log")
+
+
+def test_a_module_starts_with_its_imports_as_a_new_interpreter_would_start_it(
+    home: Home, launched: Launch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    supervisor = launched(module(home, monkeypatch, "a b"))
+    supervisor.start("one")
+    assert wait_until(lambda: "signals" in log_of(home), timeout=10)
+    assert f"imported {FORKS} ['a b'] green __main__" in log_of(home)
+    assert "['SIG_DFL', 'SIG_DFL', 'SIG_DFL']" in log_of(home)
+    (process,) = (process for process in processes_of(home) if argv_of(process)[2:3] == ["somebodys_module"])
+    supervisor.stop(["one"])
+    assert not process.is_running()
+
+
+@pytest.mark.parametrize(("argument", "words"), [("fail", "RuntimeError: broken"), ("refuse", "refused")])
+def test_a_module_that_ends_leaves_its_words_and_exit_code(
+    home: Home, launched: Launch, monkeypatch: pytest.MonkeyPatch, argument: str, words: str
+) -> None:
+    supervisor = launched(module(home, monkeypatch, argument))
+    supervisor.start("one")
+    assert wait_until(lambda: supervisor.broken("one") is not None, timeout=10)
+    assert words in log_of(home)
+    assert "exit status 1" in last_lines(home.logs / "supervisord.log")
+
+
+def test_an_import_that_fails_is_in_the_message(home: Home, launched: Launch) -> None:
+    with pytest.raises(StartupError, match="no_such_module"):
+        launched(program(home, "one", SLEEPER, imports=("no_such_module",)))
 
 
 def test_another_homes_processes_are_spared(home: Home, tmp_path: Path) -> None:
