@@ -54,7 +54,7 @@ def test_a_worker_may_finish_the_call_under_way_before_it_is_killed() -> None:
 
 def test_two_inventories_run_by_default() -> None:
     assert COMPOSE["services"]["inventory"]["deploy"] == {"replicas": 2}
-    programs = services(host="127.0.0.1", port=8000, api=1, workers=1, inventories=2)
+    programs = services(host="127.0.0.1", port=8000, api=1, workers=1, inventories=2, adapters=())
     assert {program.name: program.processes for program in programs}["inventory"] == 2
 
 
