@@ -85,6 +85,18 @@ class ProofRecord:
         )
 
 
+def shows_boot(value: Mapping[str, Any] | None, n: int) -> bool:
+    """Whether a lease's stored proof shows that the VM of attempt `n` has booted: its agent reached the API.
+
+    The agent takes the proof after everything else that gpulease does at a boot. A VM that is rebooted for its GPUs has
+    no proof until it has booted again.
+    """
+    record = None if value is None else ProofRecord.from_json(value)
+    if record is None or record.n != n:
+        return False
+    return record.via is ProofChannel.NETWORK and record.status is not ProofStatus.PENDING
+
+
 def awaited(n: int) -> ProofRecord:
     """The record of a ready VM that has sent no proof yet."""
     return ProofRecord(n=n, status=ProofStatus.PENDING)

@@ -9,7 +9,16 @@ from app.domain.gpu_checks import ExpectedGpus
 from app.domain.gpu_findings import Finding, HealthStatus, ProofChannel, ProofStatus, Severity
 from app.domain.gpu_health import HealthRecord, next_health
 from app.domain.gpu_reports import GpuState, Proof, RecoveryAction, Xid
-from app.domain.proofs import PRIVATE_MEMBERS, ProofRecord, ProvenGpu, awaited, awaited_again, judged, rejected
+from app.domain.proofs import (
+    PRIVATE_MEMBERS,
+    ProofRecord,
+    ProvenGpu,
+    awaited,
+    awaited_again,
+    judged,
+    rejected,
+    shows_boot,
+)
 from tests.domain.samples import NOW, ahead
 
 EXPECTED = ExpectedGpus(model="A10G", count=1, memory_gib=24)
@@ -155,3 +164,28 @@ def test_a_health_is_read_as_it_was_stored() -> None:
     record = health(BAD)
     assert record is not None
     assert HealthRecord.from_json(record.as_json()) == record
+
+
+REPORTED = ProofRecord(n=2, status=ProofStatus.PASSED, at=NOW, via=ProofChannel.NETWORK, boot_id="boot-1")
+
+
+@pytest.mark.parametrize(
+    ("record", "shown"),
+    [
+        (REPORTED, True),
+        (replace(REPORTED, status=ProofStatus.FAILED), True),
+        (replace(REPORTED, status=ProofStatus.NONE), True),
+        # the console is read of VMs that are ready already
+        (replace(REPORTED, via=ProofChannel.CONSOLE), False),
+        # nothing has arrived
+        (awaited(2), False),
+        (ProofRecord(n=2, status=ProofStatus.NONE, at=NOW), False),
+        # the VM of an earlier attempt
+        (replace(REPORTED, n=1), False),
+        # the VM boots again
+        (awaited_again(REPORTED, ("GPU-1",)), False),
+        (None, False),
+    ],
+)
+def test_a_proof_over_the_network_shows_that_its_vm_has_booted(record: ProofRecord | None, *, shown: bool) -> None:
+    assert shows_boot(None if record is None else record.as_json(), 2) is shown

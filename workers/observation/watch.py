@@ -17,6 +17,7 @@ from app.db.leases import attempts, release_obstacles
 from app.db.leases.transitions import locked
 from app.domain.ids import LeaseId
 from app.domain.leases import AttemptState, VmState
+from app.domain.proofs import shows_boot
 from app.domain.reasons import in_use_obstacle, leftover_obstacle
 from app.domain.tags import SHARED, attempt_key
 from workers.observation.slot_labels import note_left
@@ -57,7 +58,7 @@ def watch(runtime: Runtime, account: str, region: str) -> int:
     seen = not errors.first
     with errors.kept():
         leftovers = _remove_leftovers(runtime, provider, region, rows, vms)
-    _store(runtime, known, vms, frozenset(), leftovers.clean)
+    _store(runtime, known, vms, frozenset(_proven(known, vms)), leftovers.clean)
     booting, at_once = _booting(runtime, provider, known, vms), max(_ASKED_AT_ONCE, provider.limits.readiness)
     for asked in (booting[start : start + at_once] for start in range(0, len(booting), at_once)):
         with errors.kept() as caught:
@@ -93,6 +94,15 @@ class _Errors:
                 self.first.append(error)
 
 
+def _proven(rows: Sequence[Row[Any]], vms: Mapping[str, Vm | None]) -> Iterator[str]:
+    """The running VMs whose agents have reported: they are ready, and no call needs to ask for it."""
+    return (
+        row.instance_id
+        for row in rows
+        if _state(vms.get(row.instance_id)) is VmState.RUNNING and shows_boot(row.proof, row.n)
+    )
+
+
 def _booting(
     runtime: Runtime, provider: Provider, rows: Sequence[Row[Any]], vms: Mapping[str, Vm | None]
 ) -> list[Row[Any]]:
@@ -103,6 +113,7 @@ def _booting(
         row
         for row in rows
         if not row.ready
+        and not shows_boot(row.proof, row.n)
         and row.lease_state != "releasing"
         and _state(vms.get(row.instance_id)) is VmState.RUNNING
         and not (each_alone and _boots_still(row, patience))

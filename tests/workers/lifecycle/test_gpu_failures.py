@@ -63,6 +63,15 @@ def break_gpu(fleet: Fleet, lease_id: LeaseId) -> None:
     assert fleet.runtime.database.first(statements.set_health(lease_id, record, row.gpu_health)) is not None
 
 
+def test_a_vm_whose_proof_has_arrived_is_ready_whatever_the_cloud_says(fleet: Fleet) -> None:
+    fleet.sim.fault("DescribeInstanceStatus", "lose_reply", times=None)
+    lease_id = fleet.create()
+    fleet.drive_to(lease_id, "booting")
+    prove(fleet, lease_id, GOOD)
+    fleet.drive_to(lease_id, "active")
+    assert [one.ready for one in fleet.attempts(lease_id)] == [True]
+
+
 def test_after_a_vm_with_a_broken_gpu_the_next_candidate_is_tried(fleet: Fleet) -> None:
     lease_id = fleet.create()
     drive_to_wait(fleet, lease_id)
