@@ -194,7 +194,7 @@ def launched_together(group: Group, arm: Arm | None) -> None:
 def together(group: Group, arm: Arm | None) -> None:
     """Each with company: the answers to their create calls are lost at first."""
     operation = BATCHES.get(group.provider, LAUNCH[group.provider])
-    with group.cloud.fault(operation, "lose_reply", provider=group.provider, times=2):
+    with group.cloud.fault(operation, "lose_reply", provider=group.provider, times=2 * len(group.names)):
         group.create(arm, company=3)
         group.until("active")
     group.release()
@@ -203,7 +203,7 @@ def together(group: Group, arm: Arm | None) -> None:
 def together_in_part(group: Group, arm: Arm | None) -> None:
     """Each with company, and the cloud has no capacity for some of them at first."""
     operation = BATCHES.get(group.provider, LAUNCH[group.provider])
-    with group.cloud.fault(operation, "partial", provider=group.provider, times=4, count=2):
+    with group.cloud.fault(operation, "partial", provider=group.provider, times=4 * len(group.names), count=2):
         group.create(arm, company=3, wait_seconds=600)
         group.until("active")
     group.release()
@@ -234,10 +234,10 @@ def together_unanswered(group: Group, arm: Arm | None) -> None:
 def grouped(group: Group, arm: Arm | None) -> None:
     """Members of groups: the first pool has no room for one of them, so that all retreat. Then the answers are lost."""
     operation = BATCHES.get(group.provider, LAUNCH[group.provider])
-    with group.cloud.fault(operation, "partial", provider=group.provider, times=4, count=2):
+    with group.cloud.fault(operation, "partial", provider=group.provider, times=4 * len(group.names), count=2):
         group.create_groups(arm, size=3, form_seconds=60, placement="same_zone")
         group.until_hit(at_least=20)
-    with group.cloud.fault(operation, "lose_reply", provider=group.provider, times=2):
+    with group.cloud.fault(operation, "lose_reply", provider=group.provider, times=2 * len(group.names)):
         group.until("active")
     group.release()
 
