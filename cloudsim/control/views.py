@@ -17,7 +17,10 @@ def rfc3339(moment: float | None) -> str | None:
 
 
 def vm(of: Vm, now: float) -> dict[str, Any]:
-    """Ground truth about one VM. `gpus`: their condition; None: healthy and busy."""
+    """Ground truth about one VM.
+
+    `gpus`: their condition; None: healthy and busy. `boot_failure`: why it never runs, a code of its cloud.
+    """
     return {
         "provider": of.provider,
         "account": of.account,
@@ -37,6 +40,7 @@ def vm(of: Vm, now: float) -> dict[str, Any]:
         "ending_at": rfc3339(of.ending_at),
         "ended_at": rfc3339(of.ended_at),
         "end_reason": of.end_code or None,
+        "boot_failure": of.boot_failure,
         "reclaim_at": rfc3339(of.reclaim_at),
         "gpus": None if of.gpus == HEALTHY else asdict(of.gpus),
     }

@@ -14,7 +14,7 @@ from tests.chaos.losses import Losses
 from tests.chaos.money import Purse
 from tests.e2e.cloud import Json
 from tests.e2e.people import Tenant
-from tests.e2e.truth import differences
+from tests.e2e.truth import differences, own_id
 
 _QUIET_SECONDS = 300.0
 _CYCLE_SECONDS = 20.0
@@ -116,11 +116,18 @@ class Judge:
     def _over(self) -> set[str]:
         """Leases of which a lost VM may end, by now.
 
-        Somebody cancelled the lease or its group or shrank the group, the provider interrupted the VM, or its deadline tag is
-        that of a spend cap.
+        Somebody cancelled the lease or its group or shrank the group, the provider interrupted the VM, its deadline tag is
+        that of a spend cap, or its group has lost other members.
         """
         course, group_of = self._course, self._losses.group_of
-        codes = {lease["id"]: (lease["reason"] or {}).get("code") for lease in self._tenant.leases()}
+        leases = self._tenant.leases()
+        codes = {lease["id"]: (lease["reason"] or {}).get("code") for lease in leases}
+        taken_from = {lease["group_id"] for lease in leases if self._was_taken(lease)}
+        incomplete = {
+            lease_id
+            for lease_id, group in group_of.items()
+            if group in taken_from and codes.get(lease_id) == "group_member_lost"
+        }
         capped = course.capped | {lease_id for lease_id, group in group_of.items() if group in course.groups_capped}
         released = {lease_id for lease_id, group in group_of.items() if group in course.groups_released}
         reached = {lease_id for lease_id in capped if codes.get(lease_id) in {"spend_cap", "expired"}}
@@ -130,7 +137,13 @@ class Judge:
             for lease_id, group in group_of.items()
             if group in course.groups_shrunk and codes.get(lease_id) == "group_shrunk"
         }
-        return course.cancelled | released | shrunk | reached | interrupted
+        return course.cancelled | released | shrunk | reached | interrupted | incomplete
+
+    def _was_taken(self, lease: Json) -> bool:
+        """Whether something of the run, and not the loss of rows, ended the lease."""
+        of_itself = (lease["reason"] or {}).get("code") in {"interrupted", "spend_cap", "expired"}
+        stopped = lease["placement"] is not None and own_id(lease) in self._course.stopped
+        return of_itself or stopped or lease["id"] in self._course.cancelled
 
     def _living_copies(self) -> list[str]:
         alive = {vm["id"] for vm in self._installation.cloud.vms(TENANT, self._tenant.id, alive=True)}

@@ -75,7 +75,7 @@ class Losses:
     def ended(self, over: Callable[[], Collection[str]], by_others: Collection[str]) -> list[str]:
         """VMs of lost rows that gpulease ended by a call.
 
-        Leaves out leases that are `over`, which may end, and VMs that somebody else ended. Asks for the leases after the VMs: a
+        Leaves out leases that are `over`, which may end, VMs that somebody else ended, and those that failed at their boot. Asks for the leases after the VMs: a
         lease may reach its spend cap at this moment. Where a batch was lost and its
         leases were not, the repeated call finds the VM, which then names its lease.
         """
@@ -86,7 +86,7 @@ class Losses:
         return [
             f"{vm['id']} of {owner(vm)}"
             for vm in doomed
-            if vm["end_reason"] == _ASKED_TO_END and vm["id"] not in by_others
+            if vm["end_reason"] == _ASKED_TO_END and vm["boot_failure"] is None and vm["id"] not in by_others
         ]
 
 

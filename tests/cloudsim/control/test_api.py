@@ -35,6 +35,7 @@ def test_the_ground_truth_has_the_promised_fields(launch: Launch, sim: Control, 
         "ending_at": None,
         "ended_at": None,
         "end_reason": None,
+        "boot_failure": None,
         "reclaim_at": None,
         "gpus": None,
     }
