@@ -82,18 +82,22 @@ class GpuAgents:
                     await asyncio.gather(*(a.process.end() for a in self._agents.values() if a.process is not None))
 
     def _find_booted(self) -> None:
-        """VMs that have begun to run since the last look. VMs are in the order of their launches."""
+        """VMs that have booted since the last look. VMs are in the order of their launches.
+
+        The agent comes last in a boot. So a VM that never becomes ready has none.
+        """
         newest = next(reversed(self._world.vms.values()), None)
         if newest is None or newest.seq < self._seen:
             self._seen, self._booting = 0, {}  # the world was reset
         unseen = itertools.takewhile(lambda vm: vm.seq > self._seen, reversed(self._world.vms.values()))
         self._booting |= {vm.id: vm for vm in reversed(list(unseen))}
         self._seen = newest.seq if newest is not None else 0
-        if self._booting or self._agents:
-            self._world.advance()
-        for vm in [vm for vm in self._booting.values() if vm.state is not VmState.PENDING]:
-            del self._booting[vm.id]
-            agent = _agent_of(vm) if vm.state is VmState.RUNNING else None
+        now = self._world.advance() if self._booting or self._agents else 0.0
+        for vm in list(self._booting.values()):
+            booted = vm.is_ready(now)
+            if booted or vm.state not in (VmState.PENDING, VmState.RUNNING):
+                del self._booting[vm.id]
+            agent = _agent_of(vm) if booted else None
             if agent is not None:
                 self._agents[vm.id] = agent
 
