@@ -101,10 +101,12 @@ def services(
     shared = Program(API, python("app.server", "api"), api, imports=_API_IMPORTS)
     if api > 1:
         shared = replace(shared, socket=f"tcp://{host}:{port}", environment={"GPULEASE_LISTEN_FD": "0"})
+    imports = (*_WORKER_IMPORTS, *adapters)
     return [
         shared,
-        Program(WORKER, python("workers", "worker"), workers, imports=(*_WORKER_IMPORTS, *adapters)),
-        Program(INVENTORY, python("workers", "inventory"), inventories, imports=_WORKER_IMPORTS),
+        # not `app.server worker`, which replaces itself by a new interpreter
+        Program(WORKER, python("workers", "worker"), workers, imports=imports),
+        Program(INVENTORY, python("workers", "inventory"), inventories, imports=imports),
     ]
 
 

@@ -15,7 +15,8 @@ from app.local.leftovers import SUPERVISORD
 from app.local.waiting import wait_until
 from app.settings import StartupError
 
-SOCKET_SECONDS = 20.0
+SOCKET_SECONDS = 90.0
+"""For supervisord's imports, on a slow machine that is busy."""
 SHUTDOWN_SECONDS = 90.0
 LOG_LINES = 12
 

@@ -34,8 +34,9 @@ class Timeline:
     def wait_for(self, line: Line, at: float) -> None:
         """Until it is time for something of `line` that is planned at `at`; `reached` must follow."""
         with self._moved:
-            while not self._may_come(line, at):
-                self._moved.wait()
+            self._moved.wait_for(
+                lambda: all(self._reached[other] + _AHEAD_SECONDS >= at for other in Line if other != line)
+            )
             while (early := at + self._late - self.seconds) > 0:
                 self._moved.wait(early)
             self._late = max(self._late, self.seconds - at)
@@ -45,6 +46,3 @@ class Timeline:
         with self._moved:
             self._reached[line] = max(self._reached[line], at)
             self._moved.notify_all()
-
-    def _may_come(self, line: Line, at: float) -> bool:
-        return all(self._reached[other] + _AHEAD_SECONDS >= at for other in Line if other != line)

@@ -58,8 +58,10 @@ def watch(runtime: Runtime, account: str, region: str) -> int:
     seen = not errors.first
     with errors.kept():
         leftovers = _remove_leftovers(runtime, provider, region, rows, vms)
-    _store(runtime, known, vms, frozenset(_proven(known, vms)), leftovers.clean)
-    booting, at_once = _booting(runtime, provider, known, vms), max(_ASKED_AT_ONCE, provider.limits.readiness)
+    proven = _proven(known, vms)
+    _store(runtime, known, vms, proven, leftovers.clean)
+    unproven = [row for row in known if row.instance_id not in proven]
+    booting, at_once = _booting(runtime, provider, unproven, vms), max(_ASKED_AT_ONCE, provider.limits.readiness)
     for asked in (booting[start : start + at_once] for start in range(0, len(booting), at_once)):
         with errors.kept() as caught:
             ready = provider.ready(region, [row.instance_id for row in asked])
@@ -94,9 +96,9 @@ class _Errors:
                 self.first.append(error)
 
 
-def _proven(rows: Sequence[Row[Any]], vms: Mapping[str, Vm | None]) -> Iterator[str]:
+def _proven(rows: Sequence[Row[Any]], vms: Mapping[str, Vm | None]) -> frozenset[str]:
     """The running VMs whose agents have reported: they are ready, and no call needs to ask for it."""
-    return (
+    return frozenset(
         row.instance_id
         for row in rows
         if _state(vms.get(row.instance_id)) is VmState.RUNNING and shows_boot(row.proof, row.n)
@@ -113,7 +115,6 @@ def _booting(
         row
         for row in rows
         if not row.ready
-        and not shows_boot(row.proof, row.n)
         and row.lease_state != "releasing"
         and _state(vms.get(row.instance_id)) is VmState.RUNNING
         and not (each_alone and _boots_still(row, patience))
