@@ -114,9 +114,10 @@ class Stack:
         imports = dict.fromkeys(module for program in selected for module in program.imports)
         supervisor = launch(plan.home, config, plan.environment, imports)
         self._supervisor = supervisor
-        # at the first start, it takes as long to create a database cluster as supervisord's imports
-        self._prepare_servers()
-        supervisor.await_calls()
+        with self._progress.step("program modules"):
+            # at the first start, it takes as long to create a database cluster as supervisord's imports
+            self._prepare_servers()
+            supervisor.await_calls()
         self._start_servers(supervisor)
         with self._progress.step("database schema"):
             self._migrate()
