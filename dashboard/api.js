@@ -97,12 +97,12 @@ export async function followEvents(signal, { begun, heard }) {
   }
 }
 
-/** Changes something. Raises Problem, Away. */
-export async function change(method, path, body) {
+/** Changes something, or stops waiting for it with `signal`. Raises Problem, Away. */
+export async function change(method, path, body, signal) {
   const headers = {};
   if (body !== undefined) headers["Content-Type"] = "application/json";
   if (method === "POST") headers["Idempotency-Key"] = crypto.randomUUID?.() ?? `${Date.now()}-${Math.random()}`;
-  const answer = await send(method, path, headers, { body });
+  const answer = await send(method, path, headers, { body, signal: signal && AbortSignal.any([signal, AbortSignal.timeout(PATIENCE_MS)]) });
   return answer.status === 204 ? null : answer.json();
 }
 
@@ -131,7 +131,7 @@ async function send(method, path, headers, { body, key = session.get()?.key, sig
     redirect: "error",
     signal: signal ?? AbortSignal.timeout(PATIENCE_MS),
   }).catch((error) => {
-    if (signal?.aborted) throw error;
+    if (signal?.aborted && signal.reason.name !== "TimeoutError") throw error;
     throw away("The API is unreachable.");
   });
   heardTime(answer.headers.get("Date"));

@@ -2,7 +2,7 @@
 import { Away, change } from "../api.js";
 import { count, counted, gpuCount, marketName, resourceName, span, usd } from "../format.js";
 import { to } from "../router.js";
-import { classes, html, useEffect, useRef, useState } from "../ui.js";
+import { classes, html, useEffect, useState } from "../ui.js";
 import { Badge, Bones, Refused, Scroll } from "./basics.js";
 import { Excluded } from "./explanation.js";
 import { Icon } from "./icons.js";
@@ -15,31 +15,31 @@ const SHOWN = 6;
 
 /**
  * `{plan, problem, busy}` of a request. Asked again a moment after the request changes, and every 30 seconds. The plan of
- * the request before stays while the next one is awaited. Without a body there is none.
+ * the request before stays while the next one is awaited. Without a body there is none. `still`: nothing is asked, and the
+ * answer in flight is given up, because the lease is being created.
  */
-export function usePlan(body) {
+export function usePlan(body, still) {
   const text = body ? JSON.stringify(body) : null;
   const [state, setState] = useState({ plan: null, problem: null, of: null });
-  const newest = useRef(text);
-  newest.current = text;
   useEffect(() => {
-    if (!text) return undefined;
+    if (!text || still) return undefined;
+    const ending = new AbortController();
     let timer = 0;
     const ask = async () => {
-      const found = await change("POST", "/v1/leases/plan", JSON.parse(text)).then(
+      const found = await change("POST", "/v1/leases/plan", JSON.parse(text), ending.signal).then(
         (plan) => ({ plan, problem: null, of: text }),
         (problem) => ({ plan: null, problem, of: text }),
       );
-      if (newest.current !== text) return;
+      if (ending.signal.aborted) return;
       setState((before) => (found.problem instanceof Away ? { ...before, of: text } : found));
       timer = setTimeout(ask, AGAIN_MS);
     };
     timer = setTimeout(ask, TYPING_MS);
     return () => {
       clearTimeout(timer);
-      if (newest.current === text) newest.current = null;
+      ending.abort();
     };
-  }, [text]);
+  }, [text, still]);
   if (!text) return { plan: null, problem: null, busy: false };
   return { ...state, busy: state.of !== text };
 }

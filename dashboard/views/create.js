@@ -36,10 +36,10 @@ export function Create({ me }) {
   const chosen = values.ssh_keys ?? keys.filter((key) => key.default && key.key_id === me.key_id).map((key) => key.name);
   const body = bodyOf({ ...values, ssh_keys: keys.length ? chosen : undefined });
   const missing = !tenant ? "Choose the tenant that the lease is for." : body ? null : "Choose a GPU model, or name an instance type.";
-  const plan = usePlan(missing ? undefined : body);
-  const quote = useQuote(missing ? undefined : body);
   const [refusal, setRefusal] = useState(null);
   const [busy, setBusy] = useState(false);
+  const plan = usePlan(missing ? undefined : body, busy);
+  const quote = useQuote(missing ? undefined : body);
   if (!mayManageLeases()) return html`<${Head} title="Create a lease" /><div class="panel"><${Empty} title="Your key only reads.">Use a key with the role member or admin.<//></div>`;
   const create = async (event) => {
     event.preventDefault();

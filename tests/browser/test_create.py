@@ -5,8 +5,9 @@ import os
 import re
 import subprocess
 import sys
+import time
 
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from tests.browser.visitor import Visitor
 from tests.databases import ROOT
@@ -46,6 +47,24 @@ def test_a_lease_is_created_after_its_plan(visitor: Visitor, tenant: Tenant) -> 
     request = lease["request"]
     assert (lease["name"], request["ttl_seconds"], request["market"]) == ("from the page", 7200, "on_demand")
     assert (request["gpu"]["model"], request["gpu"]["count"]) == ("A10G", 1)
+
+
+def test_no_plan_is_requested_while_the_lease_is_created(visitor: Visitor, tenant: Tenant) -> None:
+    """The plan of a request whose name the new lease has taken would be refused."""
+    page = visitor.page
+
+    def answered_late(route: Route) -> None:
+        answer = route.fetch()
+        time.sleep(1)
+        route.fulfill(response=answer)
+
+    page.route(re.compile("/v1/leases$"), answered_late)
+    visitor.sign_in(tenant.key)
+    visitor.go("leases/new")
+    fill(page, GPU_model="A10G", Name="at once")
+    page.get_by_role("button", name="Create lease").click()
+    expect(page.get_by_role("heading", name="at once", level=1)).to_be_visible()
+    assert 409 not in visitor.asked("/v1/leases/plan")
 
 
 def test_the_same_request_is_what_the_command_and_the_api_take(visitor: Visitor, tenant: Tenant, stack: Stack) -> None:
