@@ -49,6 +49,14 @@ class ProofRecord:
         """The UUIDs of its GPUs, as far as known."""
         return tuple(gpu.uuid for gpu in self.gpus if gpu.uuid is not None)
 
+    def shows_boot(self, n: int) -> bool:
+        """Whether it shows that the VM of attempt `n` has booted: its agent reached the API.
+
+        The agent takes the proof after everything else that gpulease does at a boot. A VM that is rebooted for its GPUs
+        has no proof until it has booted again.
+        """
+        return self.n == n and self.via is ProofChannel.NETWORK and self.status is not ProofStatus.PENDING
+
     def as_json(self) -> dict[str, Any]:
         """The stored form. Without `PRIVATE_MEMBERS` it is what callers are shown."""
         return {
@@ -83,18 +91,6 @@ class ProofRecord:
             boot_before=value["boot_before"],
             suspects=None if value["suspects"] is None else tuple(value["suspects"]),
         )
-
-
-def shows_boot(value: Mapping[str, Any] | None, n: int) -> bool:
-    """Whether a lease's stored proof shows that the VM of attempt `n` has booted: its agent reached the API.
-
-    The agent takes the proof after everything else that gpulease does at a boot. A VM that is rebooted for its GPUs has
-    no proof until it has booted again.
-    """
-    record = None if value is None else ProofRecord.from_json(value)
-    if record is None or record.n != n:
-        return False
-    return record.via is ProofChannel.NETWORK and record.status is not ProofStatus.PENDING
 
 
 def awaited(n: int) -> ProofRecord:

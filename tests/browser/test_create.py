@@ -5,7 +5,6 @@ import os
 import re
 import subprocess
 import sys
-import time
 
 from playwright.sync_api import Page, Route, expect
 
@@ -52,10 +51,11 @@ def test_a_lease_is_created_after_its_plan(visitor: Visitor, tenant: Tenant) -> 
 def test_no_plan_is_requested_while_the_lease_is_created(visitor: Visitor, tenant: Tenant) -> None:
     """The plan of a request whose name the new lease has taken would be refused."""
     page = visitor.page
+    page.clock.install()
 
     def answered_late(route: Route) -> None:
         answer = route.fetch()
-        time.sleep(1)
+        page.clock.fast_forward(1000)
         route.fulfill(response=answer)
 
     page.route(re.compile("/v1/leases$"), answered_late)

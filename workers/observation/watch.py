@@ -17,7 +17,7 @@ from app.db.leases import attempts, release_obstacles
 from app.db.leases.transitions import locked
 from app.domain.ids import LeaseId
 from app.domain.leases import AttemptState, VmState
-from app.domain.proofs import shows_boot
+from app.domain.proofs import ProofRecord
 from app.domain.reasons import in_use_obstacle, leftover_obstacle
 from app.domain.tags import SHARED, attempt_key
 from workers.observation.slot_labels import note_left
@@ -58,10 +58,8 @@ def watch(runtime: Runtime, account: str, region: str) -> int:
     seen = not errors.first
     with errors.kept():
         leftovers = _remove_leftovers(runtime, provider, region, rows, vms)
-    proven = _proven(known, vms)
-    _store(runtime, known, vms, proven, leftovers.clean)
-    unproven = [row for row in known if row.instance_id not in proven]
-    booting, at_once = _booting(runtime, provider, unproven, vms), max(_ASKED_AT_ONCE, provider.limits.readiness)
+    _store(runtime, known, vms, frozenset(), leftovers.clean)
+    booting, at_once = _booting(runtime, provider, known, vms), max(_ASKED_AT_ONCE, provider.limits.readiness)
     for asked in (booting[start : start + at_once] for start in range(0, len(booting), at_once)):
         with errors.kept() as caught:
             ready = provider.ready(region, [row.instance_id for row in asked])
@@ -96,25 +94,17 @@ class _Errors:
                 self.first.append(error)
 
 
-def _proven(rows: Sequence[Row[Any]], vms: Mapping[str, Vm | None]) -> frozenset[str]:
-    """The running VMs whose agents have reported: they are ready, and no call needs to ask for it."""
-    return frozenset(
-        row.instance_id
-        for row in rows
-        if _state(vms.get(row.instance_id)) is VmState.RUNNING and shows_boot(row.proof, row.n)
-    )
-
-
 def _booting(
     runtime: Runtime, provider: Provider, rows: Sequence[Row[Any]], vms: Mapping[str, Vm | None]
 ) -> list[Row[Any]]:
-    """The attempts whose VMs may have become ready."""
+    """The attempts whose VMs may have become ready. A VM whose agent has reported needs no call."""
     each_alone = provider.limits.readiness == 1
     patience = timedelta(seconds=min(_REPORT_SECONDS, _REPORT_SHARE * runtime.timing.boot_timeout))
     return [
         row
         for row in rows
         if not row.ready
+        and not (row.proof and ProofRecord.from_json(row.proof).shows_boot(row.n))
         and row.lease_state != "releasing"
         and _state(vms.get(row.instance_id)) is VmState.RUNNING
         and not (each_alone and _boots_still(row, patience))

@@ -162,6 +162,18 @@ def start_billing(attempt_ids: Iterable[AttemptId]) -> Bound[Update]:
     return Bound(_START_BILLING, {"attempts": list(attempt_ids)})
 
 
+_READY = (
+    update(attempt)
+    .where(attempt.c.id == func.any(bindparam("attempts", type_=ARRAY(Text))), ~attempt.c.ready)
+    .values(ready=True)
+)
+
+
+def ready(attempt_ids: Iterable[AttemptId]) -> Bound[Update]:
+    """The VMs of leases that are active now are ready, whoever has shown it. The caller has locked the leases."""
+    return Bound(_READY, {"attempts": list(attempt_ids)})
+
+
 _TERMINATE_SENT = text(
     f"""
     WITH sent AS MATERIALIZED (

@@ -71,6 +71,7 @@ def enter_active(leases: Sequence[StepContext]) -> list[StepContext]:
         connection.execute(*locked(ctx.lease.id for ctx in leases))
         changes = [OwnChange(ctx, _active(ctx), {"connection": _connection(ctx)}) for ctx in leases]
         entered = change_each(connection, changes, to=LeaseState.ACTIVE, values=_USABLE)
+        connection.execute(*launches.ready(ctx.attempt.id for ctx in entered))
     launched = [ctx for ctx in entered if ctx.row.lease_launched_at is not None]
     for key, equal in _grouped(launched, lambda ctx: offering_key(ctx.attempt)).items():
         seconds = fmean((ctx.now - ctx.row.lease_launched_at).total_seconds() for ctx in equal)
