@@ -170,7 +170,7 @@ _READY = (
 
 
 def ready(attempt_ids: Iterable[AttemptId]) -> Bound[Update]:
-    """The VMs of leases that are active now are ready, whoever has shown it. The caller has locked the leases."""
+    """The VMs of leases that are active now are ready. The caller has locked the leases."""
     return Bound(_READY, {"attempts": list(attempt_ids)})
 
 
