@@ -148,6 +148,7 @@ def test_a_lease_waits_for_an_inventory_that_is_away_and_says_so(
     step_when_due(fleet)
     assert fleet.events(lease_id) == ["lease.queued"], "told once"
     listed.add(REGION)
+    fleet.make_due(lease_id)
     assert fleet.drive_to(lease_id, "active", "failed").reason is None
     assert fleet.events(lease_id).count("lease.queued") == 1
 
@@ -160,6 +161,7 @@ def test_when_the_inventory_is_back_a_lease_that_does_not_wait_ends_with_the_clo
     let_time_pass(fleet, 100)
     fleet.step()
     listed.add(REGION)
+    fleet.make_due(lease_id)
     assert fleet.drive_to(lease_id, "failed").reason["code"] == "capacity_exhausted"
     assert len(fleet.attempts(lease_id)) > 1
 
@@ -172,6 +174,7 @@ def test_a_lease_that_waits_for_capacity_shows_that_when_the_listing_is_no_longe
     let_time_pass(fleet, 100)
     fleet.step()
     listed.add(REGION)
+    fleet.make_due(lease_id)
     fleet.drive(lambda: (fleet.lease(lease_id).reason or {}).get("code") == "capacity_exhausted")
 
 
@@ -188,6 +191,7 @@ def test_refusals_elsewhere_do_not_end_a_lease_whose_other_region_waits_for_the_
     waiting = fleet.lease(lease_id)
     assert (waiting.state, waiting.reason["code"]) == ("queued", "region_not_listed")
     listed.add(ELSEWHERE)
+    fleet.make_due(lease_id)
     assert fleet.drive_to(lease_id, "active", "failed").region == ELSEWHERE
 
 
