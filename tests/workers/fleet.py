@@ -167,15 +167,17 @@ class Fleet:
         Cohort(self.runtime, {LeaseId(row.id): row.claim_id for row in rows}, self.reconciler.run).move()
         return len(rows)
 
-    def observe(self) -> None:
-        """One watch and one inventory; a provider's failure changes nothing."""
-        for job in (watch, take_inventory):
+    def observe(self, *, inventory: bool = True) -> None:
+        """One watch, and one inventory, which costs more; a provider's failure changes nothing."""
+        for job in (watch, take_inventory) if inventory else (watch,):
             with suppress(ProviderError):
                 job(self.runtime, self.listed_account, self.listed_region)
         label_noted(self.runtime)
 
     def drive(self, until: Callable[[], bool], *, seconds: float = 60.0) -> None:
         """Steps while anything is due, then observes, until the condition holds; less often while nothing moves.
+
+        Takes an inventory when the watch alone has moved nothing.
 
         Fails after `seconds`.
         """
@@ -186,7 +188,7 @@ class Fleet:
             if self.step():
                 pause = _SHORTEST
             else:
-                self.observe()
+                self.observe(inventory=pause > _SHORTEST)
                 self.runtime.stopping.wait(pause)
                 pause = min(_LONGEST, 2 * pause)
 
