@@ -95,7 +95,7 @@ def test_sums_follow_a_correction(store: Store) -> None:
 def hook(store: Store, tenant_id: str, body_format: str, types: list[str] | None, **more: Any) -> str:
     webhook_id = new_id("webhook")
     facts = {"tenant_id": tenant_id, "url": "https://x.example", "position": 0, "format": body_format}
-    created = {"created_at": text("now() - interval '5 hours'")}
+    created = {"created_at": over(store) - 4 * HOUR + HOUR / 2}
     store.run(insert(webhook).values(id=webhook_id, event_types=types, **{**facts, **created, **more}))
     return webhook_id
 

@@ -60,11 +60,12 @@ class Fleet(aws.Fleet):
         assert self.runner.run_one()
         assert not self.runner.run_one()
 
-    def observe(self) -> None:
+    def observe(self, *, inventory: bool = True) -> None:
         for region in self.regions:
             with suppress(ProviderError):
                 watch(self.runtime, ACCOUNT, region)
-        self.inventory()
+        if inventory:
+            self.inventory()
 
     def active_in(self, region: str) -> LeaseId:
         """A lease with its VM in this region."""
