@@ -100,6 +100,6 @@ def console_read(attempt_id: AttemptId, token: str, *, claim_id: UUID) -> Update
 
 
 def rebooted(attempt_id: AttemptId, token: str, *, claim_id: UUID) -> Update:
-    """The VM was rebooted for its GPUs: it is waited for anew. Requires the claim."""
-    anew = {"gpu_rebooted_at": func.now(), "console_proof_tries": 0, "retry_at": literal(None, Time)}
+    """The VM, which was ready, was rebooted for its GPUs: it is waited for anew. Requires the claim."""
+    anew = {"gpu_rebooted_at": func.now(), "console_proof_tries": 0, "retry_at": literal(None, Time), "ready": True}
     return attempts.fact(attempt_id, token, anew).where(held_by(claim_id))

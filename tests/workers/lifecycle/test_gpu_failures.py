@@ -151,6 +151,20 @@ def test_a_gpu_that_needs_a_reset_is_rebooted_once(fleet: Fleet) -> None:
     assert [row.uuid for row in fleet.runtime.database.all(select(bad_gpu.c.uuid))] == ["GPU-good"]
 
 
+def test_a_vm_that_does_not_come_back_from_its_reboot_is_replaced_though_no_cloud_has_called_it_ready(
+    make_fleet: Callable[..., Fleet],
+) -> None:
+    fleet = make_fleet(agent="on", boot_timeout=1.5)
+    fleet.sim.fault("DescribeInstanceStatus", "lose_reply", times=None)
+    lease_id = fleet.create()
+    fleet.drive_to(lease_id, "booting")
+    prove(fleet, lease_id, TO_RESET)
+    fleet.drive(lambda: len(fleet.attempts(lease_id)) > 1 or fleet.lease(lease_id).desired == "end")
+    first = fleet.attempts(lease_id)[0]
+    assert first.gpu_rebooted_at is not None
+    assert (first.state, first.error["class"]) == (AttemptState.DEAD, "GpuCheckFailed")
+
+
 @pytest.mark.parametrize("wish", ["notify", "replace", "end"])
 def test_a_gpu_that_fails_later_is_treated_as_the_lease_wishes(fleet: Fleet, wish: str) -> None:
     lease_id = fleet.create(on_gpu_failure=wish, proof="off")
