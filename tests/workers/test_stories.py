@@ -177,6 +177,7 @@ def test_a_spot_vm_taken_back_that_nobody_wants_replaced(fleet: Fleet, same_as_k
     lease_id = fleet.create(market="spot")
     active = fleet.drive_to(lease_id, "active")
     fleet.sim.interrupt(active.placement["instance_id"], 0)
+    fleet.observe()
     fleet.drive_to(lease_id, "failed", "released")
     same_as_kept("interrupted", fleet, lease_id)
 
@@ -209,6 +210,7 @@ def test_a_vm_that_somebody_else_ends(fleet: Fleet, same_as_kept: Same) -> None:
     lease_id = fleet.create()
     active = fleet.drive_to(lease_id, "active")
     fleet.sim.stop(active.placement["instance_id"])
+    fleet.observe()
     fleet.drive_to(lease_id, "released", "failed")
     same_as_kept("ended_behind_our_back", fleet, lease_id)
 
