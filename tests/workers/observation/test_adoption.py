@@ -1,5 +1,7 @@
 """A database restored from before the last leases: the hold, adoption from the tags, and going on."""
 
+from collections.abc import Callable
+
 import boto3
 import pytest
 from sqlalchemy import delete, func, update
@@ -8,6 +10,7 @@ from app.db.schema.tables import attempt, lease
 from app.db.tenancy import quotas
 from app.domain.ids import LeaseId, TenantId
 from app.domain.tags import DEADLINE, TENANT
+from tests.workers.cloud_samples import CloudSample
 from tests.workers.fleet import ACCOUNT, REGION, Fleet
 from workers.observation.inventory import take_inventory
 
@@ -70,6 +73,25 @@ def test_a_vm_whose_lease_still_waits_in_the_queue_is_adopted_into_it(fleet: Fle
     assert fleet.runs() == 1, "nothing was launched for it a second time"
     assert fleet.used()["gpus:A10G"] == 1
     assert again.rate_per_hour > 0
+    fleet.end(lease_id)
+    fleet.drive_to(lease_id, "released")
+    assert fleet.vms() == []
+    assert fleet.used() == {}
+
+
+def test_a_lost_attempts_number_makes_no_second_vm_when_it_is_used_again(
+    start_at_cloud: Callable[..., Fleet], cloud: CloudSample
+) -> None:
+    """The VM was not to be seen as long as the installation was on hold."""
+    fleet = start_at_cloud()
+    lease_id = fleet.active(**cloud.request)
+    (vm,) = fleet.vms()
+    fleet.lose_attempts(lease_id)
+    fleet.step()
+    assert fleet.drive_to(lease_id, "active", "failed").state == "active"
+    assert [one["id"] for one in fleet.vms()] == [vm["id"]]
+    assert [(one.n, one.state) for one in fleet.attempts(lease_id)] == [(1, "known")]
+    assert fleet.hold() is None
     fleet.end(lease_id)
     fleet.drive_to(lease_id, "released")
     assert fleet.vms() == []
