@@ -221,6 +221,14 @@ class Lease:
         return None
 
     @property
+    def vm_is_ready(self) -> bool:
+        """Whether the VM of the newest attempt runs and is ready, as its cloud or a proof over the network has shown."""
+        attempt = self.attempt
+        if attempt is None or attempt.vm_state is not VmState.RUNNING:
+            return False
+        return attempt.ready or (self.proof is not None and self.proof.shows_boot(attempt.n))
+
+    @property
     def ends_at(self) -> datetime:
         """The effective end: the expiry, or when the cost reaches the spend cap, whichever is first."""
         return self.expires_at if self.cost_reached_at is None else min(self.expires_at, self.cost_reached_at)

@@ -235,10 +235,9 @@ def _boot_timeout(lease: Lease, attempt: Attempt, now: datetime, timing: Timing)
 
     A VM that was observed late has started: it does not end because its lease was not processed for long.
     """
-    ready = attempt.vm_state is VmState.RUNNING and attempt.ready
     seconds = timing.boot_seconds(attempt.gpu_count)
     since = attempt.gpu_rebooted_at or lease.running_at
-    if lease.state is LeaseState.BOOTING and not ready and _seen_after(since, seconds, attempt, now):
+    if lease.state is LeaseState.BOOTING and not lease.vm_is_ready and _seen_after(since, seconds, attempt, now):
         return Reason(ReasonCode.BOOT_TIMEOUT, f"the VM was not ready within {seconds:.0f} s")
     return None
 
@@ -327,7 +326,7 @@ def _booting(lease: Lease, now: datetime, timing: Timing) -> Step:
     if attempt.vm_state is VmState.ABSENT:
         return _verify(attempt, now)
     seconds = timing.boot_seconds(attempt.gpu_count)
-    if attempt.ready and attempt.vm_state is VmState.RUNNING:
+    if lease.vm_is_ready:
         step = proof_step(lease, attempt, now, proof_seconds=timing.proof, boot_seconds=seconds)
         if step is None:
             return Enter(LeaseState.ACTIVE)

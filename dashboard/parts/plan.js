@@ -15,14 +15,14 @@ const SHOWN = 6;
 
 /**
  * `{plan, problem, busy}` of a request. Asked again a moment after the request changes, and every 30 seconds. The plan of
- * the request before stays while the next one is awaited. Without a body there is none. `still`: nothing is asked, and the
+ * the request before stays while the next one is awaited. Without a body there is none. `paused`: nothing is asked, and the
  * answer in flight is given up, because the lease is being created.
  */
-export function usePlan(body, still) {
+export function usePlan(body, paused) {
   const text = body ? JSON.stringify(body) : null;
   const [state, setState] = useState({ plan: null, problem: null, of: null });
   useEffect(() => {
-    if (!text || still) return undefined;
+    if (!text || paused) return undefined;
     const ending = new AbortController();
     let timer = 0;
     const ask = async () => {
@@ -39,7 +39,7 @@ export function usePlan(body, still) {
       clearTimeout(timer);
       ending.abort();
     };
-  }, [text, still]);
+  }, [text, paused]);
   if (!text) return { plan: null, problem: null, busy: false };
   return { ...state, busy: state.of !== text };
 }

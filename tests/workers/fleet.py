@@ -177,9 +177,7 @@ class Fleet:
     def drive(self, until: Callable[[], bool], *, seconds: float = 60.0) -> None:
         """Steps while anything is due, then observes, until the condition holds; less often while nothing moves.
 
-        Takes an inventory when the watch alone has moved nothing.
-
-        Fails after `seconds`.
+        Takes an inventory when the watch alone has moved nothing. Fails after `seconds`.
         """
         deadline = time.monotonic() + seconds
         pause = _SHORTEST

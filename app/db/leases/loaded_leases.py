@@ -43,7 +43,6 @@ def lease_from_row(row: Any) -> Lease:
     """The domain's view of a row of `load`."""
     reason = row.lease_reason
     request = LeaseRequest.from_json(row.lease_request)
-    proof = ProofRecord.from_json(row.lease_proof) if row.lease_proof else None
     return Lease(
         id=LeaseId(row.lease_id),
         tenant_id=TenantId(row.lease_tenant_id),
@@ -61,7 +60,7 @@ def lease_from_row(row: Any) -> Lease:
         release_requested_at=row.lease_release_requested_at,
         attempts_count=row.lease_attempts_count,
         wake_count=row.lease_wake_count,
-        attempt=_attempt_from_row(row, proof) if row.attempt_id is not None else None,
+        attempt=_attempt_from_row(row) if row.attempt_id is not None else None,
         unclean_attempts=row.unclean,
         reboot_requested_at=row.lease_reboot_requested_at,
         deadline_applied=row.lease_deadline_applied,
@@ -71,7 +70,7 @@ def lease_from_row(row: Any) -> Lease:
         cost_reached_at=row.lease_cost_reached_at,
         idle_floor=idleness.floor_from_row(row),
         idleness=idleness.idleness_from_row(row, request.idle),
-        proof=proof,
+        proof=ProofRecord.from_json(row.lease_proof) if row.lease_proof else None,
         gpu_health=HealthRecord.from_json(row.lease_gpu_health) if row.lease_gpu_health else None,
         membership=None if row.lease_group_id is None else _membership_from_row(row),
     )
@@ -89,11 +88,10 @@ def _membership_from_row(row: Any) -> Membership:
     )
 
 
-def _attempt_from_row(row: Any, proof: ProofRecord | None) -> Attempt:
+def _attempt_from_row(row: Any) -> Attempt:
     facts = {name: getattr(row, f"attempt_{name}") for name in ATTEMPT_COLUMNS}
     facts["id"] = AttemptId(facts["id"])
     facts["state"] = AttemptState(facts["state"])
-    facts["ready"] |= proof is not None and proof.shows_boot(row.attempt_n)
     facts["vm_state"] = VmState(facts["vm_state"]) if facts["vm_state"] is not None else None
     return Attempt(
         **facts,
