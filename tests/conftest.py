@@ -53,6 +53,8 @@ WITH_STACKS = {
     "tests/browser/": "dashboard",
 }
 """Tests that start whole stacks, those of a name one after the other in one process: they take longest, so they come first."""
+MOST_CORES = 4
+"""With more of them in use, the longest files alone decide how long a run takes."""
 STACK_SECONDS = 600
 """A test's time-out counts the start of its stack."""
 
@@ -67,6 +69,11 @@ class ByFile(LoadScopeScheduling):  # type: ignore[misc]  # its base ships no ty
 
     def _split_scope(self, nodeid: str) -> str:
         return with_stack(nodeid) or nodeid.partition("::")[0]
+
+
+def pytest_xdist_auto_num_workers() -> int:
+    """What `-n auto` means: a test waits for two thirds of its time, so three processes keep a core busy."""
+    return 3 * min(os.cpu_count() or 1, MOST_CORES)
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> ByFile:
