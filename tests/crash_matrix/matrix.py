@@ -27,9 +27,9 @@ from workers.failpoints.actions import HIT, RESUMED, TRACE, Action, arm
 
 HANG_SECONDS = 12.0
 """Longer than a claim of the stack, so that somebody else goes on meanwhile."""
-LATE_SECONDS = 120.0
+LATE_SECONDS = 75.0
 """A late answer waits so long at most for another worker to finish; after that it does not count."""
-LATE_TOGETHER = 8
+LATE_TOGETHER = 12
 """Late cases side by side at each cloud: each keeps a thread and a place in its account's bulkhead from everybody else."""
 CYCLE_SECONDS = 20.0
 """Within so long several inventories are complete, whatever the machine does: what is an orphan then stays one."""

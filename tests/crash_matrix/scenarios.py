@@ -118,7 +118,7 @@ class Group:
 
         wait_until(all_done, timeout=STUCK_SECONDS, poll=_POLL)
 
-    def until_hit(self, *, at_least: float = 0.0, quiet: float = 90.0) -> None:
+    def until_hit(self, *, at_least: float = 0.0, quiet: float = 45.0) -> None:
         """No point waits any more, or none has been reached for a while."""
         wait_until(lambda: False, timeout=at_least, poll=_POLL)
         before = None
