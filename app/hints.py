@@ -18,7 +18,8 @@ from app.settings.broker import HINT_SECONDS, STEP_TASK, celery_broker_options
 
 _LONGEST_QUEUE = 2_000
 _PAUSE_SECONDS = 1.0
-_MOST_A_SECOND = 5
+_MOST_AT_ONCE = 5
+_MOST_A_SECOND = 2
 """A message costs both sides more CPU than a sweep, which takes many leases at once. In a burst, the sweep is therefore
 the better hint."""
 
@@ -47,7 +48,8 @@ class QueuedHints:
         self._clock = clock
         self._queue: queue.Queue[LeaseId | None] = queue.Queue(_LONGEST_QUEUE)
         self._silent_until = 0.0
-        self._second = (0, 0)
+        self._allowed = float(_MOST_AT_ONCE)
+        self._counted_at = clock()
         self._thread = threading.Thread(target=self._run, name="hints", daemon=True)
 
     def wake(self, lease_id: LeaseId) -> None:
@@ -79,11 +81,14 @@ class QueuedHints:
         return "sent" if self._try(lease_id) else "dropped"
 
     def _crowded(self) -> bool:
-        """Whether the hints of this second have reached their limit."""
-        now = int(self._clock())
-        second, count = self._second
-        self._second = (now, count + 1 if second == now else 1)
-        return self._second[1] > _MOST_A_SECOND
+        """Whether the hints so far have used up what time allows. If not, this one counts."""
+        now = self._clock()
+        self._allowed = min(_MOST_AT_ONCE, self._allowed + (now - self._counted_at) * _MOST_A_SECOND)
+        self._counted_at = now
+        crowded = self._allowed < 1
+        if not crowded:
+            self._allowed -= 1
+        return crowded
 
     def _try(self, lease_id: LeaseId) -> bool:
         """Drops all hints for a second after a failure: a time-out for each hint would only fill the queue."""

@@ -6,12 +6,12 @@ from contextlib import contextmanager
 from typing import Any
 
 from sqlalchemy import Connection, Engine, Executable, Row, create_engine, event
-from sqlalchemy.engine import CursorResult
 from sqlalchemy.exc import DBAPIError, DisconnectionError
 
 from app.db.core.compiled import CompiledCache
 from app.db.core.connections import CONNECT_SECONDS, READ_ONLY, WORKER_SESSION, configure_connections
-from app.db.core.prepared import Bound, parts
+from app.db.core.direct import DirectConnection, fetch_at_once
+from app.db.core.prepared import Bound
 from app.db.core.session_limits import IDLE_IN_TRANSACTION_SECONDS, LIBPQ_PARAMETERS
 from app.db.core.urls import sync_url
 
@@ -51,23 +51,26 @@ class WorkerDatabase:
     @contextmanager
     def begin(self) -> Iterator[Connection]:
         """One transaction: committed at the end of the block, rolled back when the block raises."""
-        with self._engine.begin() as connection:
+        with DirectConnection(self._engine) as connection, connection.begin():
             yield connection
 
-    def run(self, statement: Executable | Bound[Executable]) -> CursorResult[Any]:
-        """One statement in a transaction of its own, for statements whose rows no caller reads."""
+    def run(self, statement: Executable | Bound[Executable]) -> int:
+        """One statement in a transaction of its own. Returns how many rows it has changed, or found."""
+        if isinstance(statement, Bound):
+            return fetch_at_once(self._engine, statement).rowcount
         with self._single.connect() as connection:
-            return connection.execute(*parts(statement))
+            return connection.execute(statement).rowcount
 
     def first(self, statement: Executable | Bound[Executable]) -> Row[Any] | None:
         """The first row of one statement in a transaction of its own, or None."""
-        with self._single.connect() as connection:
-            return connection.execute(*parts(statement)).first()
+        return next(iter(self.all(statement)), None)
 
     def all(self, statement: Executable | Bound[Executable]) -> list[Row[Any]]:
         """All rows of one statement in a transaction of its own."""
+        if isinstance(statement, Bound):
+            return fetch_at_once(self._engine, statement).named()
         with self._single.connect() as connection:
-            return list(connection.execute(*parts(statement)).all())
+            return list(connection.execute(statement).all())
 
     @contextmanager
     def outside_pool(self) -> Iterator[Connection]:

@@ -146,7 +146,7 @@ class Store:
 
     def changed(self, statement: Executable | Bound[Executable]) -> int:
         """How many rows a statement wrote."""
-        return self.run(statement).rowcount
+        return self.run(statement)
 
     # --- quota -----------------------------------------------------------------------------------------------
 

@@ -12,11 +12,11 @@ from typing import Any, Protocol, TypeVar
 import psycopg
 from psycopg.pq import ExecStatus, TransactionStatus
 from sqlalchemy import Connection, Executable, NullPool, Row, create_engine, text
-from sqlalchemy.engine import CursorResult
 from sqlalchemy.exc import OperationalError
 
 from app.db.core.connections import WORKER_ROLE
-from app.db.core.prepared import Bound, parts
+from app.db.core.direct import DirectConnection
+from app.db.core.prepared import Bound, execute
 from app.db.core.urls import sync_url
 from tests.simulation.scheduler import Scheduler
 from workers.database import WorkerDatabase
@@ -86,7 +86,7 @@ class Clocked:
                 **({"host": socket} if socket else {}),
             },
         )
-        self.connection = self._engine.connect()
+        self.connection = DirectConnection(self._engine)
         driver: Any = self.connection.connection.driver_connection
         self._driver = driver
         # every statement is prepared at its first use: a plan never depends on how often earlier seeds used it
@@ -214,14 +214,14 @@ class VirtualDatabase(WorkerDatabase):
         self._clocked.commit()
         self._after()
 
-    def run(self, statement: Executable | Bound[Executable]) -> CursorResult[Any]:
-        return self._alone(lambda connection: connection.execute(*parts(statement)))
+    def run(self, statement: Executable | Bound[Executable]) -> int:
+        return self._alone(lambda connection: execute(connection, statement).rowcount)
 
     def first(self, statement: Executable | Bound[Executable]) -> Row[Any] | None:
-        return self._alone(lambda connection: connection.execute(*parts(statement)).first())
+        return self._alone(lambda connection: execute(connection, statement).first())
 
     def all(self, statement: Executable | Bound[Executable]) -> list[Row[Any]]:
-        return self._alone(lambda connection: list(connection.execute(*parts(statement)).all()))
+        return self._alone(lambda connection: list(execute(connection, statement).all()))
 
     def close(self) -> None:
         """The connection is everybody's."""

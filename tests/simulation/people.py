@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import Connection, func, insert, select, text, update
 
 from app.db.core.ids import new_id
-from app.db.core.prepared import parts
+from app.db.core.prepared import execute
 from app.db.events.events import NewEvent
 from app.db.fleet import offerings
 from app.db.fleet.offerings import offering_from_row
@@ -83,7 +83,7 @@ class People:
         """One transaction."""
         grounds = self._grounds
         connection = grounds.clocked.begin(grounds.scheduler)
-        results = [connection.execute(*parts(statement)) for statement in statements]
+        results = [execute(connection, statement) for statement in statements]
         grounds.clocked.commit()
         grounds.scheduler.changed = True
         return results

@@ -13,7 +13,7 @@ from sqlalchemy import select, update
 
 from app.db.schema.tables import lease, periodic_job
 from app.domain import lifecycle
-from app.domain.gpu_protocol import RejectVm
+from app.domain.gpu_protocol import AwaitProof, RejectVm
 from app.settings import StartupError, load_settings
 from app.settings.accounts import account_from_json
 from tests.workers.fleet import Fleet
@@ -32,6 +32,7 @@ MODULE_OF: dict[type[Any], str] = {
     **{step: act.__module__.rpartition(".")[2] for step, act in reconciler._PLAIN_STEPS.items()},
     lifecycle.BeginRelease: "end",
     lifecycle.Enter: "enter",
+    AwaitProof: "proof",
     RejectVm: "gpu_failure",
 }
 

@@ -7,7 +7,6 @@ from typing import Any, TypeVar, cast
 
 import psycopg
 from sqlalchemy import Connection, Executable, Row
-from sqlalchemy.engine import CursorResult
 from sqlalchemy.exc import OperationalError
 
 from app.db.core.prepared import Bound
@@ -36,7 +35,7 @@ class FailingDatabase(WorkerDatabase):
             self._reach(point, BEFORE)
         self._committed(point)
 
-    def run(self, statement: Executable | Bound[Executable]) -> CursorResult[Any]:
+    def run(self, statement: Executable | Bound[Executable]) -> int:
         return self._around(lambda: super(FailingDatabase, self).run(statement))
 
     def first(self, statement: Executable | Bound[Executable]) -> Row[Any] | None:

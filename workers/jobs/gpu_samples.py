@@ -63,7 +63,7 @@ def _next_hour(runtime: Runtime) -> int | None:
     for start in range(0, len(leases), _BATCH):
         if runtime.stopping.is_set():
             return None
-        count += runtime.database.run(rollup.close(leases[start : start + _BATCH], since, since + _HOUR)).rowcount
+        count += runtime.database.run(rollup.close(leases[start : start + _BATCH], since, since + _HOUR))
     runtime.database.run(rollup.move(since + _HOUR if leases else over))
     return count
 

@@ -72,7 +72,7 @@ def _forget_leases(runtime: Runtime) -> int:
     statement = purge.leases(days=runtime.settings.lease_retention_days, limit=_LEASES)
     count = 0
     for _ in range(_LEASE_BATCHES):
-        deleted = runtime.database.run(statement).rowcount
+        deleted = runtime.database.run(statement)
         count += deleted
         if deleted < _LEASES or runtime.stopping.is_set():
             break

@@ -25,7 +25,7 @@ def _tell_expiring(runtime: Runtime) -> int:
     count = 0
     for row in runtime.database.all(notices.expiring(runtime.settings.expiry_warnings, _LEASES)):
         event = LeaseExpiringSoon(expires_at=row.expires_at, ends_at=row.ends_at, seconds=row.seconds)
-        count += runtime.database.run(notices.tell_expiring(LeaseId(row.id), event)).rowcount
+        count += runtime.database.run(notices.tell_expiring(LeaseId(row.id), event))
     return count
 
 
@@ -33,7 +33,7 @@ def _tell_near_cap(runtime: Runtime) -> int:
     count = 0
     for row in runtime.database.all(notices.near_cap(_LEASES)):
         data = LeaseCapNear(max_cost=format_money(row.max_cost), accrued=format_money(row.accrued), ends_at=row.ends_at)
-        count += runtime.database.run(notices.tell_cap_near(LeaseId(row.id), data)).rowcount
+        count += runtime.database.run(notices.tell_cap_near(LeaseId(row.id), data))
     return count
 
 

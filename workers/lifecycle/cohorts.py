@@ -15,6 +15,7 @@ from sqlalchemy.exc import DBAPIError
 
 from app.db.leases import claims
 from app.db.leases.claims import ClaimRest
+from app.domain.gpu_protocol import AwaitProof
 from app.domain.ids import LeaseId
 from app.domain.leases import LeaseState
 from app.domain.lifecycle import Enter, Place, Rest, Send, Step, Terminate, bounded, decide
@@ -26,6 +27,7 @@ from workers.lifecycle.steps.console import needs_console
 from workers.lifecycle.steps.context import StepContext, context_from_row
 from workers.lifecycle.steps.enter import enter_active, enter_booting
 from workers.lifecycle.steps.place_together import Alike, alike, place_each
+from workers.lifecycle.steps.proof import await_proof
 from workers.lifecycle.steps.terminate import terminate_each
 from workers.runtime import Runtime
 
@@ -42,13 +44,15 @@ class _Ending(NamedTuple):
     region: str
 
 
-_Shared = LeaseState | _Ending | Alike
-"""What leases have in common that share a step: the state that they enter, where their VMs end, or where they are placed."""
+_Shared = Enter | AwaitProof | _Ending | Alike
+"""What leases have in common that share a step: the step itself, where their VMs end, or where they are placed."""
 
-_ENTER: dict[LeaseState, Callable[[Sequence[StepContext]], list[StepContext]]] = {
-    LeaseState.BOOTING: enter_booting,
-    LeaseState.ACTIVE: enter_active,
+_WRITTEN: dict[Step, Callable[[Sequence[StepContext]], list[StepContext]]] = {
+    Enter(LeaseState.BOOTING): enter_booting,
+    Enter(LeaseState.ACTIVE): enter_active,
+    AwaitProof(): await_proof,
 }
+"""Steps that only write."""
 
 
 class Cohort:
@@ -120,8 +124,8 @@ class Cohort:
 
     def _shared(self, ctx: StepContext, step: Step) -> _Shared | None:
         match step:
-            case Enter(state):
-                return state
+            case Enter() | AwaitProof():
+                return step
             case Place():
                 return alike(ctx)
             case Terminate() if not needs_console(ctx) and ctx.provider.limits.terminations > 1:
@@ -137,10 +141,10 @@ class Cohort:
         if isinstance(shared, _Ending):
             with self._executing("Terminate", leases):
                 return self._terminate(shared, leases)
-        name = "Place" if isinstance(shared, Alike) else "Enter"
+        name = "Place" if isinstance(shared, Alike) else type(shared).__name__
         with self._executing(name, leases):
-            moved = place_each(leases, shared.offering) if isinstance(shared, Alike) else _ENTER[shared](leases)
-        to = {} if isinstance(shared, Alike) else {"to": str(shared)}
+            moved = place_each(leases, shared.offering) if isinstance(shared, Alike) else _WRITTEN[shared](leases)
+        to = {"to": str(shared.state)} if isinstance(shared, Enter) else {}
         for ctx in moved:
             log.info("step", lease_id=ctx.lease.id, step=name, state=str(ctx.lease.state), **to)
         left = {ctx.lease.id for ctx in leases} - {ctx.lease.id for ctx in moved}

@@ -78,7 +78,6 @@ _PLAIN_STEPS: dict[type[Step], Callable[[StepContext], None]] = {
     RenewDeadline: renew_deadline,
     Requeue: requeue,
     Finish: finish,
-    AwaitProof: await_proof,
     GiveUpProof: give_up_proof,
 }
 _CALLS = (Send, Look, Verify, Terminate, Reboot, RenewDeadline, ReadConsole, RebootForGpus)
@@ -186,6 +185,9 @@ class Reconciler:
                 reject_vm(ctx, cause, extra)
             case Enter(state):
                 if not (enter_booting if state is LeaseState.BOOTING else enter_active)([ctx]):
+                    raise ClaimLostError
+            case AwaitProof():
+                if not await_proof([ctx]):
                     raise ClaimLostError
             case _ if type(step) in _PLAIN_STEPS:
                 _PLAIN_STEPS[type(step)](ctx)

@@ -6,7 +6,8 @@ Putting a statement of sixty columns together takes ten times as long as looking
 from collections.abc import Mapping
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from sqlalchemy import ClauseElement, Executable, Table, bindparam
+from sqlalchemy import ClauseElement, Connection, Executable, Table, bindparam
+from sqlalchemy.engine import CursorResult
 
 E_co = TypeVar("E_co", bound=Executable, covariant=True)
 
@@ -18,9 +19,9 @@ class Bound(NamedTuple, Generic[E_co]):
     parameters: dict[str, Any]
 
 
-def parts(asked: Executable | Bound[Executable]) -> Bound[Executable]:
-    """As a connection executes it: a statement with its values inside has no others."""
-    return asked if isinstance(asked, Bound) else Bound(asked, {})
+def execute(connection: Connection, asked: Executable | Bound[Executable]) -> CursorResult[Any]:
+    """Executes a statement whose values are inside it, or beside it."""
+    return connection.execute(*asked) if isinstance(asked, Bound) else connection.execute(asked)
 
 
 Shape = tuple[tuple[str, ClauseElement | None], ...]

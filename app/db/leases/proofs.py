@@ -3,11 +3,11 @@
 Decisions about them (`workers.lifecycle.steps.gpu_failure`) are written with the claim. A report needs none.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import ARRAY, Integer, Select, Text, Update, bindparam, func, literal, select, text
+from sqlalchemy import ARRAY, Integer, Select, Text, TextClause, Update, bindparam, func, literal, select, text
 from sqlalchemy.sql.dml import ReturningInsert
 
 from app.db.core.column_types import Json, Time
@@ -22,7 +22,7 @@ from app.domain.events import LeaseGpuHealth, LeaseProof
 from app.domain.gpu_findings import HealthStatus
 from app.domain.gpu_health import HealthRecord
 from app.domain.ids import AttemptId, LeaseId
-from app.domain.leases import LeaseState
+from app.domain.leases import LIVE_ATTEMPT, LeaseState
 from app.domain.proofs import ProofRecord
 
 _NEWEST = lease.c.attempts_count == bindparam("attempt_n", type_=Integer)
@@ -87,10 +87,24 @@ def known_bad(provider: str, uuids: Sequence[str]) -> Bound[Select[Any]]:
 # --- by workers -------------------------------------------------------------------------------------------------
 
 
-def begin_wait(attempt_id: AttemptId, token: str, *, claim_id: UUID) -> Update:
-    """Records since when the attempt's ready VM is waited for. Requires the claim."""
-    since = func.coalesce(attempt.c.proof_awaited_at, func.now())
-    return attempts.fact(attempt_id, token, {"proof_awaited_at": since}).where(held_by(claim_id))
+_BEGIN_WAIT = text(
+    """
+    UPDATE attempt SET proof_awaited_at = coalesce(attempt.proof_awaited_at, now())
+    FROM unnest(CAST(:attempts AS text[]), CAST(:claims AS uuid[])) AS w (id, claim_id), lease
+    WHERE attempt.id = w.id AND lease.id = attempt.lease_id AND lease.claim_id = w.claim_id
+        AND attempt.state = ANY (CAST(:live AS text[]))
+    RETURNING attempt.id
+    """
+)
+
+
+def begin_wait(claimed: Mapping[AttemptId, UUID]) -> Bound[TextClause]:
+    """Records since when the ready VMs of these attempts are waited for. Returns those whose leases have these claims.
+
+    The caller has locked the leases.
+    """
+    live = [str(state) for state in LIVE_ATTEMPT]
+    return Bound(_BEGIN_WAIT, {"attempts": list(claimed), "claims": list(claimed.values()), "live": live})
 
 
 def console_read(attempt_id: AttemptId, token: str, *, claim_id: UUID) -> Update:

@@ -1,6 +1,6 @@
 """Leases that are claimed together share statements and calls, and a lease that cannot is moved alone."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from uuid import uuid4
 
@@ -11,13 +11,17 @@ from app.db.leases import claims
 from app.db.schema.tables import attempt, event, lease, offering
 from app.domain.ids import LeaseId
 from app.domain.leases import LeaseState
+from app.domain.lifecycle import Enter
 from tests.workers.cohorts import created, move
 from tests.workers.fleet import ACCOUNT, REGION, Fleet
 from workers.brakes import set_hold
 from workers.lifecycle import cohorts
 from workers.lifecycle.cohorts import Cohort
-from workers.lifecycle.steps.context import StepContext
+from workers.lifecycle.steps.context import StepContext, context_from_row
+from workers.lifecycle.steps.proof import await_proof
 from workers.observation.watch import watch
+
+ENTER_ACTIVE = Enter(LeaseState.ACTIVE)
 
 
 def drive_all(fleet: Fleet, leases: list[LeaseId], state: str) -> None:
@@ -97,15 +101,37 @@ def test_a_lease_that_another_worker_took_over_is_left_to_it(fleet: Fleet) -> No
     assert fleet.lease(lost).claim_id == theirs["claim_id"]
 
 
+def test_ready_vms_are_waited_for_together_to_prove_their_gpus(make_fleet: Callable[..., Fleet]) -> None:
+    fleet = make_fleet(agent="on", proof_seconds=120.0)
+    lost, *ours = booted(fleet, 3)
+    rows = fleet.runtime.database.all(claims.claim_due(100, fleet.runtime.settings.claim_seconds))
+    claimed = {LeaseId(row.id): row.claim_id for row in rows}
+    loaded = [
+        context_from_row(fleet.runtime, row, row.claim_id)
+        for row in fleet.runtime.database.all(claims.load_each(claimed))
+    ]
+    theirs = {"claim_id": uuid4(), "held_until": func.now() + timedelta(minutes=1)}
+    fleet.runtime.database.run(update(lease).where(lease.c.id == lost).values(**theirs))
+    assert [ctx.lease.id for ctx in await_proof(loaded)] == [ctx.lease.id for ctx in loaded if ctx.lease.id in ours]
+    assert [fleet.attempts(one)[0].proof_awaited_at is None for one in (lost, *ours)] == [True, False, False]
+
+
+def test_leases_whose_vms_are_waited_for_rest_together(make_fleet: Callable[..., Fleet]) -> None:
+    fleet = make_fleet(agent="on", proof_seconds=120.0)
+    leases = booted(fleet, 3)
+    assert move(fleet) == []
+    assert all(fleet.attempts(one)[0].proof_awaited_at is not None and fleet.rests(one) > 10 for one in leases)
+
+
 def test_a_lease_that_ends_meanwhile_is_moved_alone(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
     leases = booted(fleet, 3)
-    enter = cohorts._ENTER[LeaseState.ACTIVE]
+    enter = cohorts._WRITTEN[ENTER_ACTIVE]
 
     def ending(some: Sequence[StepContext]) -> list[StepContext]:
         fleet.end(leases[0])
         return enter(some)
 
-    monkeypatch.setitem(cohorts._ENTER, LeaseState.ACTIVE, ending)
+    monkeypatch.setitem(cohorts._WRITTEN, ENTER_ACTIVE, ending)
     assert leases[0] in move(fleet)
     assert [fleet.lease(lease_id).state for lease_id in leases[1:]] == ["active", "active"]
     fleet.drive_to(leases[0], "released")
@@ -117,7 +143,7 @@ def test_a_step_that_fails_for_all_is_done_for_each(fleet: Fleet, monkeypatch: p
     def broken(_some: Sequence[StepContext]) -> list[StepContext]:
         raise RuntimeError("a bug")
 
-    monkeypatch.setitem(cohorts._ENTER, LeaseState.ACTIVE, broken)
+    monkeypatch.setitem(cohorts._WRITTEN, ENTER_ACTIVE, broken)
     assert sorted(move(fleet)) == sorted(leases)
     assert [fleet.lease(lease_id).state for lease_id in leases] == ["active"] * 3
 

@@ -1,11 +1,13 @@
 """Waiting for the proof of a VM's GPUs. It arrives over the network at the API, or on the VM's serial console here."""
 
+from collections.abc import Sequence
 from datetime import timedelta
 
 import structlog
 
 from app.db.events.events import NewEvent
 from app.db.leases import proofs
+from app.db.leases.transitions import locked
 from app.domain.events import LeaseProof
 from app.domain.gpu_checks import ExpectedGpus
 from app.domain.gpu_findings import ProofChannel, ProofStatus
@@ -22,9 +24,13 @@ log = structlog.get_logger(__name__)
 _NO_TOKEN_PAUSE = timedelta(seconds=1)
 
 
-def await_proof(ctx: StepContext) -> None:
-    """Records since when the ready VM is waited for."""
-    ctx.runtime.database.run(proofs.begin_wait(ctx.attempt.id, ctx.attempt.token, claim_id=ctx.claim_id))
+def await_proof(leases: Sequence[StepContext]) -> list[StepContext]:
+    """Records since when the ready VMs are waited for. Returns the leases that are still ours."""
+    with leases[0].runtime.database.begin() as connection:
+        connection.execute(*locked(ctx.lease.id for ctx in leases))
+        begun = connection.execute(*proofs.begin_wait({ctx.attempt.id: ctx.claim_id for ctx in leases}))
+        ours = {row.id for row in begun}
+    return [ctx for ctx in leases if ctx.attempt.id in ours]
 
 
 def give_up_proof(ctx: StepContext) -> None:
