@@ -140,7 +140,7 @@ class OpsService:
         Writes no audit row, since a pass comes every few minutes.
         """
         async with self._database.transaction(None) as connection:
-            await connection.execute(beat(DEADMAN, DEADMAN))
+            await connection.execute(*beat(DEADMAN, DEADMAN))
 
     async def resume(self, principal: Principal) -> Any:
         """Lifts the hold that a changed database has set. Returns a row of ops.BRAKES."""

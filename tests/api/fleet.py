@@ -248,9 +248,9 @@ class Fleet:
         """What the sequencer of the workers does."""
         engine = create_engine(sync_url(self.url), connect_args={"options": "-c role=gpulease_worker"})
         with engine.begin() as connection:
-            base = connection.execute(events.lock_counter()).scalar_one()
-            count = connection.execute(events.number_new(base, 1000)).rowcount
-            connection.execute(events.move_counter(count))
+            base = connection.execute(*events.LOCK_COUNTER).scalar_one()
+            count = connection.execute(*events.number_new(base, 1000)).rowcount
+            connection.execute(*events.move_counter(count))
         engine.dispose()
 
     def _insert(self, table: str, row: dict[str, Any]) -> None:

@@ -21,14 +21,14 @@ _LEASES, _LEASE_BATCHES = 500, 40
 
 def number_events(runtime: Runtime) -> int:
     """Numbers committed events in one order for all readers; one process at a time. Answers how many."""
-    if runtime.database.first(events.any_unnumbered()) is None:
+    if runtime.database.first(events.ANY_UNNUMBERED) is None:
         return 0
     with runtime.database.begin() as connection:
-        base = connection.execute(events.lock_counter()).scalar()
+        base = connection.execute(*events.LOCK_COUNTER).scalar()
         if base is None:
             return 0
-        count: int = connection.execute(events.number_new(base, _BATCH)).rowcount
-        connection.execute(events.move_counter(count))
+        count: int = connection.execute(*events.number_new(base, _BATCH)).rowcount
+        connection.execute(*events.move_counter(count))
     return count
 
 

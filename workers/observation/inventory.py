@@ -14,7 +14,9 @@ from decimal import Decimal
 from typing import Any
 
 import structlog
+from sqlalchemy import Executable
 
+from app.db.core.prepared import Bound, execute
 from app.db.events.events import NewEvent
 from app.db.fleet import inventory as statements
 from app.db.leases.launches import WANTED
@@ -176,7 +178,7 @@ def _compare(runtime: Runtime, account: str, region: str, listed: Listed) -> tup
         slots = slots_of(connection, runtime, account, region, listed.vms.values(), rows.values())
         seen = tuple(_seen(vm, slots.get(vm.id)) for vm in listed.vms.values())
         keys = {key for vm in seen for key in (vm.key, attempt_of(vm, token_of)) if key is not None}
-        named_rows = connection.execute(statements.named_rows(account, region, sorted(keys - rows.keys())))
+        named_rows = connection.execute(*statements.named_rows(account, region, sorted(keys - rows.keys())))
         rows |= {row.key: row for row in map(statements.row_from, named_rows)}
     listing = Listing(started_at=listed.started_at, seen=seen, unreachable=listed.unreachable)
     findings = compare(listing, rows, token_of=token_of, settle_gap=runtime.timing.settle_gap)
@@ -209,7 +211,7 @@ def _store(runtime: Runtime, listed: Listed, findings: Findings, last_seen_at: d
             reason=reason_json(vm, listed.started_at),
             addresses=(vm.public_ip, vm.private_ip),
         )
-    writes: list[Any] = [observed.statement()] if len(observed) else []
+    writes: list[Executable | Bound[Executable]] = [observed.statement()] if len(observed) else []
     if findings.found:
         writes.append(
             statements.found(
@@ -229,10 +231,10 @@ def _store(runtime: Runtime, listed: Listed, findings: Findings, last_seen_at: d
         _write_and_wake(runtime, {row.lease_id for row in changed}, writes)
 
 
-def _write_and_wake(runtime: Runtime, about: Iterable[str], writes: Iterable[Any]) -> None:
+def _write_and_wake(runtime: Runtime, about: Iterable[str], writes: Iterable[Executable | Bound[Executable]]) -> None:
     with runtime.database.begin() as connection:
         connection.execute(*locked(about))
-        lease_ids = sorted({lease_id for write in writes for lease_id in connection.execute(write).scalars()})
+        lease_ids = sorted({lease_id for write in writes for lease_id in execute(connection, write).scalars()})
         connection.execute(statements.wake(lease_ids))
     runtime.nudge.set()
 
@@ -248,7 +250,7 @@ def _store_deadlines(runtime: Runtime, findings: Findings) -> None:
         log.warning("deadline tag differs", lease_id=row.lease_id, shown=seen.deadline, applied=row.deadline_applied)
     shown = [(row.lease_id, row.deadline_applied, seen.deadline) for row, seen in wrong if row.deadline_applied]
     read = {row.lease_id for row, _ in findings.in_doubt}
-    writes: list[Any] = [brakes.terms_read(read)] if read else []
+    writes: list[Executable | Bound[Executable]] = [brakes.terms_read(read)] if read else []
     if shown:
         writes.append(statements.retagged(shown))
     if writes:
@@ -302,7 +304,7 @@ def _sight_orphans(runtime: Runtime, account: str, region: str, listed: Listed, 
             vm = listed.vms[vm_id]
             values = _orphan_values(account, region, vm, cause, owners.get(vm_id) or attempt_key(vm.tags))
             grace = graces.get(cause, 0.0)
-            if connection.execute(statements.sight(values, grace_seconds=grace)).scalar_one() == 1:
+            if connection.execute(*statements.sight(values, grace_seconds=grace)).scalar_one() == 1:
                 about = {"cause": cause, "lease_id": values["lease_id"], "attempt": values["attempt_n"]}
                 log.warning("orphan", account=account, region=region, instance_id=vm_id, **about)
         gone = statements.orphans_gone(account, region, list(causes), listed.unreachable)

@@ -257,6 +257,6 @@ def _store_clean_ends(runtime: Runtime, rows: Sequence[Row[Any]], clean: frozens
 def _write(runtime: Runtime, about: Iterable[str], observed: inventory.Observed) -> None:
     with runtime.database.begin() as connection:
         connection.execute(*locked(about))
-        lease_ids = list(connection.execute(observed.statement()).scalars())
+        lease_ids = list(connection.execute(*observed.statement()).scalars())
         connection.execute(inventory.wake(lease_ids))
     runtime.nudge.set()

@@ -3,11 +3,12 @@
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import CTE, ColumnElement, Executable, Select, Text, Update, bindparam, select, text, update
+from sqlalchemy import CTE, BigInteger, ColumnElement, Executable, Select, Text, Update, bindparam, select, text, update
 from sqlalchemy.dialects.postgresql import Insert, insert
 
 from app.db.core.column_types import Json
 from app.db.core.ids import new_id
+from app.db.core.prepared import Bound
 from app.db.schema.tables import event, installation
 from app.domain.event_parts import EventData
 from app.domain.ids import TenantId
@@ -69,10 +70,8 @@ def append(tenant_id: TenantId, new: NewEvent) -> Insert:
     return insert(event).values(id=new_id("event"), tenant_id=tenant_id, **values)
 
 
-def lock_counter() -> Select[Any]:
-    """First statement of the sequencer. Returns no row while another sequencer is at work."""
-    return select(installation.c.event_sequence).with_for_update(skip_locked=True)
-
+LOCK_COUNTER: Bound[Select[Any]] = Bound(select(installation.c.event_sequence).with_for_update(skip_locked=True), {})
+"""First statement of the sequencer. Returns no row while another sequencer is at work."""
 
 _NUMBER = text(
     """
@@ -84,19 +83,23 @@ _NUMBER = text(
 )
 
 
-def number_new(base: int, batch: int) -> Executable:
+def number_new(base: int, batch: int) -> Bound[Executable]:
     """Second statement: assigns numbers after `base` to up to `batch` committed events.
 
     Its row count is the argument of `move_counter`.
     """
-    return _NUMBER.bindparams(base=base, batch=batch)
+    return Bound(_NUMBER, {"base": base, "batch": batch})
 
 
-def move_counter(by: int) -> Update:
+_MOVE_COUNTER = update(installation).values(
+    event_sequence=installation.c.event_sequence + bindparam("by", type_=BigInteger)
+)
+
+
+def move_counter(by: int) -> Bound[Update]:
     """Third statement, in the same transaction. Readers see the numbers only with the counter, in order."""
-    return update(installation).values(event_sequence=installation.c.event_sequence + by)
+    return Bound(_MOVE_COUNTER, {"by": by})
 
 
-def any_unnumbered() -> Select[Any]:
-    """Returns a row when there is work. This inexpensive query saves an idle sequencer its transaction."""
-    return select(event.c.row_id).where(event.c.sequence.is_(None)).limit(1)
+ANY_UNNUMBERED: Bound[Select[Any]] = Bound(select(event.c.row_id).where(event.c.sequence.is_(None)).limit(1), {})
+"""Returns a row when there is work. This inexpensive query saves an idle sequencer its transaction."""

@@ -19,11 +19,7 @@ _SHOWN = (
 )
 
 
-def new_records(hours: Collection[tuple[str, datetime]]) -> Bound[Select[Any]]:
-    """(webhook_id, columns of usage_record) of the records that this transaction stores in these hours of tenants.
-
-    A webhook receives hours that end after its creation. The webhooks are locked against deletion.
-    """
+def _new_records() -> Select[Any]:
     tenants, starts = (bindparam(name, type_=ARRAY(kind)) for name, kind in (("tenants", Text), ("starts", Time)))
     touched = func.unnest(tenants, starts).table_valued("tenant_id", "starts_at", name="touched").render_derived()
     record = and_(
@@ -38,14 +34,24 @@ def new_records(hours: Collection[tuple[str, datetime]]) -> Bound[Select[Any]]:
         webhook.c.event_types.contains(literal([str(MeterMessage.USAGE_HOUR)], Json)),
         touched.c.starts_at + literal_column("interval '1 hour'") > webhook.c.created_at,
     )
-    statement = (
+    return (
         select(webhook.c.id.label("webhook_id"), *(usage_record.c[name] for name in _SHOWN))
         .select_from(touched.join(webhook, subscribed).join(usage_record, record))
         .order_by(webhook.c.id, usage_record.c.starts_at, usage_record.c.attempt_id)
         .with_for_update(read=True, key_share=True, of=webhook)
     )
+
+
+_NEW_RECORDS = _new_records()
+
+
+def new_records(hours: Collection[tuple[str, datetime]]) -> Bound[Select[Any]]:
+    """(webhook_id, columns of usage_record) of the records that this transaction stores in these hours of tenants.
+
+    A webhook receives hours that end after its creation. The webhooks are locked against deletion.
+    """
     ordered = sorted(hours)
-    return Bound(statement, {"tenants": [one for one, _ in ordered], "starts": [start for _, start in ordered]})
+    return Bound(_NEW_RECORDS, {"tenants": [one for one, _ in ordered], "starts": [start for _, start in ordered]})
 
 
 def hurry(webhook_ids: Collection[str]) -> Update:

@@ -9,6 +9,7 @@ from typing import Any
 from sqlalchemy import Executable, Select, Table, Update, and_, exists, func, literal, or_, select, text, update
 
 from app.db.core.ids import new_id
+from app.db.core.prepared import Bound
 from app.db.operations import cluster
 from app.db.schema.tables import account_region, attempt, installation, lease, orphan
 from app.domain.ids import AttemptId, LeaseId
@@ -42,14 +43,15 @@ _NAMED_ROWS = text(
 )
 
 
-def named_rows(account: str, region: str, keys: Iterable[tuple[str, int]]) -> Executable:
+def named_rows(account: str, region: str, keys: Iterable[tuple[str, int]]) -> Bound[Executable]:
     """The attempts of this account and region that listed VMs name, including ended and purged attempts.
 
     Tags that were copied to another place name no attempt here.
     """
     keys = list(keys)
-    return _NAMED_ROWS.bindparams(
-        account=account, region=region, leases=[key[0] for key in keys], ns=[key[1] for key in keys]
+    return Bound(
+        _NAMED_ROWS,
+        {"account": account, "region": region, "leases": [key[0] for key in keys], "ns": [key[1] for key in keys]},
     )
 
 
@@ -85,10 +87,10 @@ _VMS_OF = text(
 )
 
 
-def vms_of(keys: Iterable[tuple[str, int]]) -> Executable:
+def vms_of(keys: Iterable[tuple[str, int]]) -> Bound[Executable]:
     """(instance_id) of the VMs of these attempts, in any account and region."""
     keys = list(keys)
-    return _VMS_OF.bindparams(leases=[key[0] for key in keys], ns=[key[1] for key in keys])
+    return Bound(_VMS_OF, {"leases": [key[0] for key in keys], "ns": [key[1] for key in keys]})
 
 
 # Rows are locked in the order of their ids. Bulk statements of watch, inventory and other hosts that touch the same
@@ -160,13 +162,13 @@ class Observed:
         """The ids of the observed attempts."""
         return frozenset(self._columns["ids"])
 
-    def statement(self) -> Executable:
+    def statement(self) -> Bound[Executable]:
         """Writes all observations. Returns the ids of their leases. A VM that is gone stays gone.
 
         An observation of a live VM does not undo a later observation. A long listing ends after many watches, and a
         watch may receive its answer after the next listing.
         """
-        return _OBSERVED.bindparams(**self._columns)
+        return Bound(_OBSERVED, {**self._columns})
 
 
 def watched(account: str, region: str, at: datetime) -> Update:
@@ -199,19 +201,22 @@ def _in_order(table: Table, ids: Iterable[str]) -> Select[Any]:
     return select(locked.cte("locked").c.id)
 
 
-def found(rows: Sequence[tuple[str, str, VmState, str | None, str | None, str | None]]) -> Executable:
+def found(rows: Sequence[tuple[str, str, VmState, str | None, str | None, str | None]]) -> Bound[Executable]:
     """VMs of sends whose answer never came.
 
     Rows: (attempt id, instance id, state, reason as in `Observed.add`, public ip, private ip).
     """
     ids, instances, states, reasons, publics, privates = (list(column) for column in zip(*rows, strict=True))
-    return _FOUND.bindparams(
-        ids=ids,
-        instances=instances,
-        states=[str(s) for s in states],
-        reasons=reasons,
-        publics=publics,
-        privates=privates,
+    return Bound(
+        _FOUND,
+        {
+            "ids": ids,
+            "instances": instances,
+            "states": [str(s) for s in states],
+            "reasons": reasons,
+            "publics": publics,
+            "privates": privates,
+        },
     )
 
 
@@ -262,14 +267,14 @@ _RETAGGED = text(
 )
 
 
-def retagged(rows: Sequence[tuple[str, datetime, datetime | None]]) -> Executable:
+def retagged(rows: Sequence[tuple[str, datetime, datetime | None]]) -> Bound[Executable]:
     """Corrects deadlines to those that the tags of VMs show. Returns the lease ids.
 
     Rows: (lease id, deadline last written, deadline shown). A worker that has written the tag since the comparison
     takes precedence: the statement leaves its lease unchanged.
     """
     ids, applied, shown = (list(column) for column in zip(*rows, strict=True))
-    return _RETAGGED.bindparams(ids=ids, applied=applied, shown=shown)
+    return Bound(_RETAGGED, {"ids": ids, "applied": applied, "shown": shown})
 
 
 NO_NOTICE_YET = and_(lease.c.interruption.is_(None), lease.c.ended_at.is_(None))
@@ -356,14 +361,19 @@ _SIGHT = text(
 )
 
 
-def sight(values: dict[str, Any], *, grace_seconds: float | None) -> Executable:
+def sight(values: dict[str, Any], *, grace_seconds: float | None) -> Bound[Executable]:
     """Records that an orphan was seen (again), with its current tags. Returns (sightings).
 
     Its termination is due `grace_seconds` after the first sighting with this cause. With None it is due at the
     deadline, or when an operator requests it.
     """
-    return _SIGHT.bindparams(
-        **values, id=new_id("orphan"), grace=None if grace_seconds is None else timedelta(seconds=grace_seconds)
+    return Bound(
+        _SIGHT,
+        {
+            **values,
+            "id": new_id("orphan"),
+            "grace": None if grace_seconds is None else timedelta(seconds=grace_seconds),
+        },
     )
 
 
@@ -424,13 +434,13 @@ _END_ASKED = text(
 )
 
 
-def end_asked(account: str, region: str, errors: Mapping[str, Mapping[str, Any] | None]) -> Executable:
+def end_asked(account: str, region: str, errors: Mapping[str, Mapping[str, Any] | None]) -> Bound[Executable]:
     """Records the results of termination requests for orphans.
 
     `errors`: {class, code, message} by instance id, None where the provider accepted the request.
     """
     encoded = [json.dumps(dict(error)) if error is not None else None for error in errors.values()]
-    return _END_ASKED.bindparams(account=account, region=region, ids=list(errors), errors=encoded)
+    return Bound(_END_ASKED, {"account": account, "region": region, "ids": list(errors), "errors": encoded})
 
 
 _GONE = ("id", "instance_id", "region", "zone", "cause", "lease_id", "first_seen_at", "end_requested_at")

@@ -6,7 +6,22 @@ from functools import lru_cache
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Delete, TextClause, Update, case, delete, func, or_, select, text, update
+from sqlalchemy import (
+    ARRAY,
+    Delete,
+    Interval,
+    Text,
+    TextClause,
+    Update,
+    bindparam,
+    case,
+    delete,
+    func,
+    or_,
+    select,
+    text,
+    update,
+)
 from sqlalchemy.dialects.postgresql import Insert, insert
 
 from app.db.core.prepared import Bound
@@ -29,23 +44,30 @@ def keep_only(kinds: Iterable[str], names: Iterable[str]) -> Delete:
     return delete(periodic_job).where(periodic_job.c.kind.in_(list(kinds)), periodic_job.c.name.not_in(list(names)))
 
 
-@lru_cache(maxsize=256)
 def claim_due(
     kinds: frozenset[str], hold_seconds: float, number: int | None = None, *, not_at: frozenset[str] = frozenset()
-) -> Update:
+) -> Bound[Update]:
     """Claims, for process `number`, the job of these kinds that has been due longest, except in the accounts `not_at`.
 
     Returns (name, kind, account, region, claim_id, runs, failing_for, cluster_is_known), or no row. `failing_for`:
-    seconds since the job last succeeded, None if it never did. Idle processes run this all day, so the statement is
-    built once.
+    seconds since the job last succeeded, None if it never did.
     """
+    given = {"hold": timedelta(seconds=hold_seconds), "kinds": sorted(kinds), "not_at": sorted(not_at)}
+    return Bound(_claim_due(number), given)
+
+
+@lru_cache(maxsize=16)
+def _claim_due(number: int | None) -> Update:
     due = (
         select(periodic_job.c.name)
         .where(
-            periodic_job.c.kind.in_(sorted(kinds)),
+            periodic_job.c.kind == func.any(bindparam("kinds", type_=ARRAY(Text))),
             periodic_job.c.next_due <= func.now(),
             or_(periodic_job.c.held_until.is_(None), periodic_job.c.held_until < func.now()),
-            or_(periodic_job.c.account.is_(None), periodic_job.c.account.not_in(sorted(not_at))),
+            or_(
+                periodic_job.c.account.is_(None),
+                periodic_job.c.account != func.all(bindparam("not_at", type_=ARRAY(Text))),
+            ),
         )
         .order_by(periodic_job.c.next_due)
         .limit(1)
@@ -57,7 +79,7 @@ def claim_due(
         .where(periodic_job.c.name == due)
         .values(
             claim_id=claim_ids(number),
-            held_until=func.now() + timedelta(seconds=hold_seconds),
+            held_until=func.now() + bindparam("hold", type_=Interval),
             last_started_at=func.now(),
             runs=periodic_job.c.runs + 1,
         )
@@ -130,10 +152,16 @@ def hurry(kind: str, places: Iterable[tuple[str, str]], *, within: float = 0) ->
     return Bound(_HURRY, {"kind": kind, "accounts": accounts, "regions": regions, "within": timedelta(seconds=within)})
 
 
-def beat(name: str, kind: str) -> Insert:
+_BEAT = (
+    insert(worker_heartbeat)
+    .values(name=bindparam("process", type_=Text), kind=bindparam("kind_of_process", type_=Text))
+    .on_conflict_do_update(index_elements=[worker_heartbeat.c.name], set_={"seen_at": func.now()})
+)
+
+
+def beat(name: str, kind: str) -> Bound[Insert]:
     """Records a heartbeat of a process."""
-    statement = insert(worker_heartbeat).values(name=name, kind=kind)
-    return statement.on_conflict_do_update(index_elements=[worker_heartbeat.c.name], set_={"seen_at": func.now()})
+    return Bound(_BEAT, {"process": name, "kind_of_process": kind})
 
 
 def forget_dead_workers() -> Delete:

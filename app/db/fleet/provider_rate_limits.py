@@ -4,6 +4,8 @@ from datetime import timedelta
 
 from sqlalchemy import Executable, text
 
+from app.db.core.prepared import Bound
+
 # A minute after the last throttling, each use brings the old rate back by half.
 _RECOVERED = """(CASE WHEN b.throttled_at < now() - interval '60 seconds' THEN greatest(1, b.slow_factor / 2)
                       ELSE b.slow_factor END)"""
@@ -45,16 +47,18 @@ _SLOW_DOWN = text(
 )
 
 
-def reserve(name: str, *, burst: float, per_second: float, cost: float = 1.0) -> Executable:
+def reserve(name: str, *, burst: float, per_second: float, cost: float = 1.0) -> Bound[Executable]:
     """Reserves a slot, in order of asking: one row (wait_seconds, slot_at). The call may be made from `slot_at` on."""
-    return _RESERVE.bindparams(name=name, cost=cost, burst=burst, interval=timedelta(seconds=1 / per_second))
+    return Bound(_RESERVE, {"name": name, "cost": cost, "burst": burst, "interval": timedelta(seconds=1 / per_second)})
 
 
-def take(name: str, *, burst: float, per_second: float) -> Executable:
+def take(name: str, *, burst: float, per_second: float) -> Bound[Executable]:
     """Takes one token if there is one now: a row, or none."""
-    return _TAKE.bindparams(name=name, burst=burst, interval=timedelta(seconds=1 / per_second))
+    return Bound(_TAKE, {"name": name, "burst": burst, "interval": timedelta(seconds=1 / per_second)})
 
 
-def slow_down(name: str, *, burst: float, per_second: float, pause: float) -> Executable:
+def slow_down(name: str, *, burst: float, per_second: float, pause: float) -> Bound[Executable]:
     """The provider throttled us: nobody calls for `pause` seconds and then at half the rate, for a minute or more."""
-    return _SLOW_DOWN.bindparams(name=name, burst=burst, interval=timedelta(seconds=1 / per_second), pause=pause)
+    return Bound(
+        _SLOW_DOWN, {"name": name, "burst": burst, "interval": timedelta(seconds=1 / per_second), "pause": pause}
+    )

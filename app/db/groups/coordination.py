@@ -21,6 +21,7 @@ from sqlalchemy import (
     update,
 )
 
+from app.db.core.column_types import Json
 from app.db.core.prepared import Bound
 from app.db.leases import idleness
 from app.db.leases.transitions import WAKE
@@ -170,10 +171,16 @@ def _ids(some: Iterable[LeaseId]) -> dict[str, Any]:
     return {"ids": sorted(some)}
 
 
+_LET_LAUNCH = (
+    update(lease)
+    .where(_SOME)
+    .values(group_pool=bindparam("pool", type_=Json), group_retreat=False, reason=None, **_SHOWN, **WAKE)
+)
+
+
 def let_launch(lease_ids: Iterable[LeaseId], pool: Pool) -> Bound[Update]:
     """Lets members launch in the pool, and wakes them."""
-    values = {"group_pool": pool.as_json(), "group_retreat": False, "reason": None, **_SHOWN, **WAKE}
-    return Bound(update(lease).where(_SOME).values(values), _ids(lease_ids))
+    return Bound(_LET_LAUNCH, {"pool": pool.as_json(), **_ids(lease_ids)})
 
 
 _IDLE_AFTER = idleness.after_seconds(lease, tenant.c.idle_floor)
@@ -189,14 +196,17 @@ def count_idleness(lease_ids: Iterable[LeaseId]) -> Bound[Update]:
     return Bound(_COUNT_IDLENESS, _ids(lease_ids))
 
 
+_HOLD_BACK = update(lease).where(_SOME).values(group_pool=None)
+_RETREAT_IDLE = update(lease).where(_SOME, _WAITS_IN_QUEUE).values(group_pool=None, reason=None, **_SHOWN)
+_RETREAT_BUSY = update(lease).where(_SOME, not_(_WAITS_IN_QUEUE)).values(group_retreat=True, **WAKE)
+
+
 def hold_back(lease_ids: Iterable[LeaseId]) -> Bound[Update]:
     """Takes the pool from members that have no VM, or whose end the group has handled."""
-    return Bound(update(lease).where(_SOME).values(group_pool=None), _ids(lease_ids))
+    return Bound(_HOLD_BACK, _ids(lease_ids))
 
 
 def retreat(lease_ids: Iterable[LeaseId]) -> tuple[Bound[Update], Bound[Update]]:
     """Ends what members have in the pool: those in the queue without a VM only lose the pool. Wakes the others."""
-    idle = update(lease).where(_SOME, _WAITS_IN_QUEUE).values(group_pool=None, reason=None, **_SHOWN)
-    busy = update(lease).where(_SOME, not_(_WAITS_IN_QUEUE)).values(group_retreat=True, **WAKE)
     ids = _ids(lease_ids)
-    return Bound(busy, ids), Bound(idle, ids)
+    return Bound(_RETREAT_BUSY, ids), Bound(_RETREAT_IDLE, ids)

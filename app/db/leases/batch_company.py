@@ -1,11 +1,24 @@
 """Who sends a launch batch, and who joins it: the election of a leader, and the claims of its company."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import timedelta
-from typing import Any
+from functools import lru_cache
 from uuid import UUID
 
-from sqlalchemy import Executable, Interval, Text, Update, Uuid, bindparam, func, select, text, update
+from sqlalchemy import (
+    ColumnElement,
+    Executable,
+    Integer,
+    Interval,
+    Text,
+    Update,
+    Uuid,
+    bindparam,
+    func,
+    select,
+    text,
+    update,
+)
 
 from app.db.core.prepared import Bound
 from app.db.leases.attempts import MAY_SEND
@@ -45,14 +58,14 @@ _ELECT = text(
 )
 
 
-def lock_key(key: str) -> Executable:
+def lock_key(key: str) -> Bound[Executable]:
     """Until the end of the transaction nobody else elects a leader among the attempts of this key."""
-    return _LOCK_KEY.bindparams(key=key)
+    return Bound(_LOCK_KEY, {"key": key})
 
 
 def elect(
     lease_id: LeaseId, claim_id: UUID, tenant_id: TenantId, key: str, bucket: str, *, most: int, late: float
-) -> Executable:
+) -> Bound[Executable]:
     """Makes the lease a leader of its key, unless enough leaders wait for the planned attempts of this key.
 
     A leader sends the next batch of up to `most` attempts. A leader whose slot passed `late` seconds ago does not count.
@@ -60,14 +73,17 @@ def elect(
     slot. `planned`: how many attempts of the key wait, this one included. `company`: other attempts of the key wait, or
     other leases of the tenant are about to be placed. The caller has locked the key.
     """
-    return _ELECT.bindparams(
-        lease=lease_id,
-        claim=claim_id,
-        tenant=tenant_id,
-        key=key,
-        bucket=bucket,
-        most=most,
-        late=timedelta(seconds=late),
+    return Bound(
+        _ELECT,
+        {
+            "lease": lease_id,
+            "claim": claim_id,
+            "tenant": tenant_id,
+            "key": key,
+            "bucket": bucket,
+            "most": most,
+            "late": timedelta(seconds=late),
+        },
     )
 
 
@@ -80,9 +96,9 @@ _EXPECTING = text(
 )
 
 
-def expecting(tenant_id: TenantId, key: str, *, most: int) -> Executable:
+def expecting(tenant_id: TenantId, key: str, *, most: int) -> Bound[Executable]:
     """One row (expecting): the key has room in a batch of `most`, and leases of the tenant are due to be placed."""
-    return _EXPECTING.bindparams(tenant=tenant_id, key=key, most=most)
+    return Bound(_EXPECTING, {"tenant": tenant_id, "key": key, "most": most})
 
 
 _LEAD = (
@@ -107,18 +123,29 @@ def lead(lease_id: LeaseId, claim_id: UUID, *, call_seconds: float, hold_seconds
     return Bound(_LEAD, {"lease": lease_id, "claim": claim_id, "call": call, "hold": hold})
 
 
-def _claim(of: Sequence[Any], *, limit: int, hold_seconds: float, number: int | None) -> Update:
+_MAY_JOIN = (
+    attempt.c.tenant_id == bindparam("tenant", type_=Text),
+    attempt.c.batch_key == bindparam("key", type_=Text),
+    attempt.c.state == "planned",
+    attempt.c.retry_at.is_(None) | (attempt.c.retry_at <= func.now()),
+)
+_IS_SLOT = attempt.c.batch_id == bindparam("batch", type_=Text), attempt.c.state == "sent"
+
+
+@lru_cache(maxsize=16)
+def _claim(of: tuple[ColumnElement[bool], ...], number: int | None) -> Update:
+    """Parameters: leader, limit, hold, call, and those of the condition `of`."""
     newest = (attempt.c.lease_id == lease.c.id, attempt.c.n == lease.c.attempts_count)
     company = (
         select(lease.c.id)
         .join(attempt, newest[0] & newest[1])
-        .where(*of, is_free(), *MAY_SEND)
+        .where(lease.c.id != bindparam("leader", type_=Text), *of, is_free(), *MAY_SEND)
         .order_by(lease.c.slot_at.is_not(None), attempt.c.created_at)
-        .limit(limit)
+        .limit(bindparam("limit", type_=Integer))
         .with_for_update(of=lease, skip_locked=True)
         .cte("company")
     )
-    held_until = func.now() + timedelta(seconds=hold_seconds)
+    held_until = func.now() + bindparam("hold", type_=Interval)
     values = {"claim_id": claim_ids(number), "held_until": held_until, "slot_bucket": None, "slot_at": None}
     return (
         update(lease)
@@ -142,15 +169,9 @@ def claim_company(
 
     Other leaders come last: what they leave behind would have no leader. Returns (id, claim_id) rows.
     """
-    may_join = (
-        lease.c.id != leader,
-        attempt.c.tenant_id == tenant_id,
-        attempt.c.batch_key == key,
-        attempt.c.state == "planned",
-        attempt.c.retry_at.is_(None) | (attempt.c.retry_at <= func.now()),
-    )
-    statement = _claim(may_join, limit=limit, hold_seconds=hold_seconds, number=number)
-    return Bound(statement, {"call": timedelta(seconds=call_seconds)})
+    call, hold = timedelta(seconds=call_seconds), timedelta(seconds=hold_seconds)
+    given = {"tenant": tenant_id, "key": key, "leader": leader, "limit": limit, "call": call, "hold": hold}
+    return Bound(_claim(_MAY_JOIN, number), given)
 
 
 def claim_slots(
@@ -160,9 +181,9 @@ def claim_slots(
 
     Returns (id, claim_id) rows.
     """
-    slots = (lease.c.id != leader, attempt.c.batch_id == batch_id, attempt.c.state == "sent")
-    statement = _claim(slots, limit=limit, hold_seconds=hold_seconds, number=number)
-    return Bound(statement, {"call": timedelta(seconds=call_seconds)})
+    call, hold = timedelta(seconds=call_seconds), timedelta(seconds=hold_seconds)
+    given = {"batch": batch_id, "leader": leader, "limit": limit, "call": call, "hold": hold}
+    return Bound(_claim(_IS_SLOT, number), given)
 
 
 _WAKE_LEFT = text(
@@ -173,9 +194,9 @@ _WAKE_LEFT = text(
 )
 
 
-def wake_left(tenant_id: TenantId, key: str) -> Executable:
+def wake_left(tenant_id: TenantId, key: str) -> Bound[Executable]:
     """Wakes the leases of the key that somebody held while a batch was gathered: their leader is gone."""
-    return _WAKE_LEFT.bindparams(tenant=tenant_id, key=key)
+    return Bound(_WAKE_LEFT, {"tenant": tenant_id, "key": key})
 
 
 _FREE = text(
@@ -187,6 +208,6 @@ _FREE = text(
 )
 
 
-def free(claimed: Mapping[LeaseId, UUID]) -> Executable:
+def free(claimed: Mapping[LeaseId, UUID]) -> Bound[Executable]:
     """Releases these claims. The leases are due at once."""
-    return _FREE.bindparams(ids=list(claimed), claims=list(claimed.values()))
+    return Bound(_FREE, {"ids": list(claimed), "claims": list(claimed.values())})

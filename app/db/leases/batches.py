@@ -66,13 +66,13 @@ _SENT = text(
 )
 
 
-def sent(batch_id: BatchId, slots: SlotRows) -> Executable:
+def sent(batch_id: BatchId, slots: SlotRows) -> Bound[Executable]:
     """Gives each attempt its slot and marks all as sent: `planned -> sent`. From here on the outcome is unknown.
 
     The attempts lose their own parameters: no worker, of whatever version, can send one of them alone. Returns a row
     (last_sent_at) for each attempt that was still planned. The caller has locked the leases.
     """
-    return _SENT.bindparams(batch=batch_id, **slots.columns())
+    return Bound(_SENT, {"batch": batch_id, **slots.columns()})
 
 
 _UNSENT = text(
@@ -93,14 +93,14 @@ _UNSENT = text(
 
 def unsent(
     batch_id: BatchId, slots: SlotRows, sent_at: datetime, pause: float, error: str, *, reached: bool
-) -> Executable:
+) -> Bound[Executable]:
     """The only send of a batch was definitely not executed: its attempts are planned again, without a slot.
 
     The statement has no effect on a batch that was sent again. `error`: JSON {class, code, message}. Each attempt is sent
     again in `pause` seconds, alone or in another batch. `slots` has the hashes of the attempts' own tokens.
     """
     values = {"batch": batch_id, "sent_at": sent_at, "error": error, "reached": reached}
-    return _UNSENT.bindparams(**slots.columns(), **values, pause=timedelta(seconds=pause))
+    return Bound(_UNSENT, {**slots.columns(), **values, "pause": timedelta(seconds=pause)})
 
 
 _REPEATABLE = (
@@ -143,12 +143,12 @@ _SENT_AGAIN = text(
 )
 
 
-def sent_again(batch_id: BatchId, held: Iterable[str], *, call_seconds: float) -> Executable:
+def sent_again(batch_id: BatchId, held: Iterable[str], *, call_seconds: float) -> Bound[Executable]:
     """Marks every slot of unknown outcome as sent now, also the slots that are only searched for.
 
     `held`: leases whose claims the sender holds. Workers that hold other ones wait for the outcome of this call.
     """
-    return _SENT_AGAIN.bindparams(batch=batch_id, held=list(held), call=timedelta(seconds=call_seconds))
+    return Bound(_SENT_AGAIN, {"batch": batch_id, "held": list(held), "call": timedelta(seconds=call_seconds)})
 
 
 _ASK_AGAIN = text(
@@ -163,9 +163,9 @@ _ASK_AGAIN = text(
 )
 
 
-def ask_again(batch_id: BatchId, sent_at: datetime, lease_ids: Sequence[str]) -> Executable:
+def ask_again(batch_id: BatchId, sent_at: datetime, lease_ids: Sequence[str]) -> Bound[Executable]:
     """Lets the workers that hold these leases repeat the call at once, and decide by its answer."""
-    return _ASK_AGAIN.bindparams(batch=batch_id, sent_at=sent_at, leases=list(lease_ids))
+    return Bound(_ASK_AGAIN, {"batch": batch_id, "sent_at": sent_at, "leases": list(lease_ids)})
 
 
 _MEMBERS = (
@@ -198,9 +198,9 @@ def params(batch_id: BatchId) -> Bound[Select[Any]]:
 _ANSWERED = text("UPDATE launch_batch SET answered_at = coalesce(answered_at, now()) WHERE id = :batch")
 
 
-def answered(batch_id: BatchId) -> Executable:
+def answered(batch_id: BatchId) -> Bound[Executable]:
     """A call has returned VMs of the batch."""
-    return _ANSWERED.bindparams(batch=batch_id)
+    return Bound(_ANSWERED, {"batch": batch_id})
 
 
 _FORGET = text(
@@ -212,9 +212,9 @@ _FORGET = text(
 )
 
 
-def forget_params(batch_ids: Collection[BatchId]) -> Executable:
+def forget_params(batch_ids: Collection[BatchId]) -> Bound[Executable]:
     """Clears the parameters of batches of which no slot may be sent or searched for any more. Their hash stays."""
-    return _FORGET.bindparams(batches=list(batch_ids))
+    return Bound(_FORGET, {"batches": list(batch_ids)})
 
 
 _NAMED = text(

@@ -63,17 +63,20 @@ def claim(lease_id: LeaseId, claim_id: UUID, hold_seconds: float) -> Bound[Execu
     return Bound(_TAKE, {"lease": lease_id, "claim": claim_id, "hold": timedelta(seconds=hold_seconds)})
 
 
-@lru_cache(maxsize=256)
-def claim_due(limit: int, hold_seconds: float, number: int | None = None) -> Executable:
+def claim_due(limit: int, hold_seconds: float, number: int | None = None) -> Bound[Executable]:
     """Claims up to `limit` due leases for process `number`, without waiting for rows that others hold.
 
     Tenants take turns, each with its longest-due lease. However many leases of one tenant wait, they do not delay a
     lease of another tenant. Leases that are due at the same moment, such as those waiting for one offering's cool-off,
     come in random order.
 
-    Returns (id, claim_id) rows in that order; each lease gets its own claim id. Idle processes run this all day, so the
-    statement is built once.
+    Returns (id, claim_id) rows in that order; each lease gets its own claim id.
     """
+    return Bound(_claim_due(number), {"limit": limit, "hold": timedelta(seconds=hold_seconds)})
+
+
+@lru_cache(maxsize=16)
+def _claim_due(number: int | None) -> Executable:
     is_due = and_(lease.c.next_due <= func.now(), is_free())
     turn = func.row_number().over(partition_by=lease.c.tenant_id, order_by=lease.c.next_due)
     lined_up = select(lease.c.id, turn.label("turn")).where(is_due).subquery("lined_up")
@@ -82,14 +85,14 @@ def claim_due(limit: int, hold_seconds: float, number: int | None = None) -> Exe
         .join(lined_up, lined_up.c.id == lease.c.id)
         .where(is_due)
         .order_by(lined_up.c.turn, lease.c.next_due, func.random())
-        .limit(limit)
+        .limit(bindparam("limit", type_=Integer))
         .with_for_update(of=lease, skip_locked=True)
         .cte("due")
     )
     taken = (
         update(lease)
         .where(lease.c.id == due.c.id)
-        .values(claim_id=claim_ids(number), held_until=func.now() + timedelta(seconds=hold_seconds))
+        .values(claim_id=claim_ids(number), held_until=_HOLD)
         .returning(lease.c.id, lease.c.claim_id, due.c.turn, due.c.next_due)
         .cte("taken")
     )
@@ -151,13 +154,16 @@ _REST_EACH = text(
 )
 
 
-def unclaim_each(rests: Sequence[ClaimRest]) -> Executable:
+def unclaim_each(rests: Sequence[ClaimRest]) -> Bound[Executable]:
     """`unclaim` for several leases in one statement."""
-    return _REST_EACH.bindparams(
-        leases=[rest.lease_id for rest in rests],
-        claims=[rest.claim_id for rest in rests],
-        untils=[rest.until for rest in rests],
-        seen=[rest.wake_count for rest in rests],
+    return Bound(
+        _REST_EACH,
+        {
+            "leases": [rest.lease_id for rest in rests],
+            "claims": [rest.claim_id for rest in rests],
+            "untils": [rest.until for rest in rests],
+            "seen": [rest.wake_count for rest in rests],
+        },
     )
 
 

@@ -132,14 +132,14 @@ _TRADE = text(
 # slot, and rests.
 
 
-def trade_slot(tenant_id: TenantId, bucket: str, slot: datetime) -> Executable:
+def trade_slot(tenant_id: TenantId, bucket: str, slot: datetime) -> Bound[Executable]:
     """Trades the late slot just reserved for an earlier slot of the tenant that has reserved most.
 
     Tenants take turns this way: the n-th waiting lease of one tenant stands beside the n-th of another. The order of
     their requests does not matter. Returns one row (slot_at), which now belongs to the requesting tenant, or none: then
     the tenant keeps `slot`.
     """
-    return _TRADE.bindparams(tenant_id=tenant_id, bucket=bucket, slot=slot)
+    return Bound(_TRADE, {"tenant_id": tenant_id, "bucket": bucket, "slot": slot})
 
 
 def deadline_written(lease_id: LeaseId, claim_id: UUID, deadline: datetime) -> Update:
@@ -197,10 +197,13 @@ class AcceptedEnd(NamedTuple):
     known: bool
 
 
-def terminate_sent(ends: Sequence[AcceptedEnd]) -> Executable:
+def terminate_sent(ends: Sequence[AcceptedEnd]) -> Bound[Executable]:
     """Records that the provider accepted to end these VMs."""
-    return _TERMINATE_SENT.bindparams(
-        attempts=[end.attempt_id for end in ends],
-        tokens=[end.token for end in ends],
-        known=[end.known for end in ends],
+    return Bound(
+        _TERMINATE_SENT,
+        {
+            "attempts": [end.attempt_id for end in ends],
+            "tokens": [end.token for end in ends],
+            "known": [end.known for end in ends],
+        },
     )

@@ -17,11 +17,11 @@ TOLD = events.NewEvent(LeaseRebooting())
 def sequence(store: Store, batch: int = 1000) -> int:
     """One round of a sequencer; how many it numbered, or 0 when another one is at work."""
     with store.database.begin() as connection:
-        counter = connection.execute(events.lock_counter()).first()
+        counter = connection.execute(*events.LOCK_COUNTER).first()
         if counter is None:
             return 0
-        count = connection.execute(events.number_new(counter.event_sequence, batch)).rowcount
-        connection.execute(events.move_counter(count))
+        count = connection.execute(*events.number_new(counter.event_sequence, batch)).rowcount
+        connection.execute(*events.move_counter(count))
     return count
 
 
@@ -65,7 +65,7 @@ def _tell(store: Store, lease_id: Any) -> None:
 
 
 def _sequence_until(store: Store, done: threading.Event) -> None:
-    while not (done.is_set() and store.first(events.any_unnumbered()) is None):
+    while not (done.is_set() and store.first(events.ANY_UNNUMBERED) is None):
         sequence(store, batch=7)
 
 
@@ -73,7 +73,7 @@ def _read_until(store: Store, done: threading.Event) -> list[Any]:
     """What a client sees that asks for more after the last number it has seen."""
     read: list[Any] = []
     while True:
-        finished = done.is_set() and store.first(events.any_unnumbered()) is None
+        finished = done.is_set() and store.first(events.ANY_UNNUMBERED) is None
         rows = store.all(reads.numbered(after=read[-1].sequence if read else 0, limit=50))
         read.extend(rows)
         if finished and not rows:
@@ -102,8 +102,8 @@ def test_what_is_rolled_back_leaves_no_gap(store: Store) -> None:
 def test_two_sequencers_never_work_at_once(store: Store) -> None:
     store.run(events.append(store.tenant_id, TOLD))
     with store.database.begin() as first:
-        assert first.execute(events.lock_counter()).first() is not None
-        assert store.first(events.lock_counter()) is None
+        assert first.execute(*events.LOCK_COUNTER).first() is not None
+        assert store.first(events.LOCK_COUNTER) is None
     assert sequence(store) == 1
 
 
@@ -112,7 +112,7 @@ def test_the_counter_moves_with_the_numbers(store: Store) -> None:
         store.run(events.append(store.tenant_id, TOLD))
     assert [sequence(store, batch=2) for _ in range(4)] == [2, 2, 1, 0]
     assert store.first(select(installation.c.event_sequence)) == (5,)
-    assert store.first(events.any_unnumbered()) is None
+    assert store.first(events.ANY_UNNUMBERED) is None
     assert numbers(store) == [1, 2, 3, 4, 5]
 
 

@@ -19,11 +19,11 @@ RATE: dict[str, float] = {"burst": 3, "per_second": 2}
 
 def waits(connection: Connection, count: int, **rate: Any) -> list[float]:
     statement = provider_rate_limits.reserve("b", **{**RATE, **rate})
-    return [float(connection.execute(statement).one().wait_seconds) for _ in range(count)]
+    return [float(connection.execute(*statement).one().wait_seconds) for _ in range(count)]
 
 
 def takes(connection: Connection, count: int) -> list[bool]:
-    return [connection.execute(provider_rate_limits.take("b", **RATE)).first() is not None for _ in range(count)]
+    return [connection.execute(*provider_rate_limits.take("b", **RATE)).first() is not None for _ in range(count)]
 
 
 def pass_time(connection: Connection, seconds: float) -> None:
@@ -36,7 +36,7 @@ def pass_time(connection: Connection, seconds: float) -> None:
 
 
 def slow_down(connection: Connection, pause: float) -> None:
-    connection.execute(provider_rate_limits.slow_down("b", **RATE, pause=pause))
+    connection.execute(*provider_rate_limits.slow_down("b", **RATE, pause=pause))
 
 
 def test_a_burst_goes_at_once_and_the_rest_at_the_rate_in_order_of_asking(store: Store) -> None:
@@ -47,7 +47,7 @@ def test_a_burst_goes_at_once_and_the_rest_at_the_rate_in_order_of_asking(store:
 def test_a_slot_is_a_time_of_the_database(store: Store) -> None:
     with store.database.begin() as connection:
         waits(connection, 3)
-        row = connection.execute(provider_rate_limits.reserve("b", **RATE)).one()
+        row = connection.execute(*provider_rate_limits.reserve("b", **RATE)).one()
         assert row.slot_at - connection.execute(select(func.now())).scalar_one() == timedelta(seconds=0.5)
 
 
@@ -121,11 +121,11 @@ def test_a_recovering_bucket_never_blocks(store: Store) -> None:
     rate = {"burst": 100, "per_second": 5}
 
     def take(connection: Connection) -> bool:
-        return connection.execute(provider_rate_limits.take("b", **rate)).first() is not None
+        return connection.execute(*provider_rate_limits.take("b", **rate)).first() is not None
 
     with store.database.begin() as connection:
         for _ in range(5):
-            connection.execute(provider_rate_limits.slow_down("b", **rate, pause=1))
+            connection.execute(*provider_rate_limits.slow_down("b", **rate, pause=1))
             pass_time(connection, 2)
         pass_time(connection, 60)
         for factor in (16, 8, 4, 2, 1):
@@ -137,7 +137,7 @@ def test_a_recovering_bucket_never_blocks(store: Store) -> None:
 def test_buckets_do_not_share(store: Store) -> None:
     with store.database.begin() as connection:
         waits(connection, 5)
-        assert connection.execute(provider_rate_limits.reserve("other", **RATE)).one().wait_seconds == 0
+        assert connection.execute(*provider_rate_limits.reserve("other", **RATE)).one().wait_seconds == 0
 
 
 def test_asking_at_once_gives_every_slot_once(store: Store) -> None:

@@ -33,9 +33,9 @@ def elect(store: Store, lease_id: LeaseId, most: int = 100) -> Any:
     claim_id = uuid4()
     store.write(lease, lease_id, claim_id=claim_id)
     with store.database.begin() as connection:
-        connection.execute(batch_company.lock_key(KEY))
+        connection.execute(*batch_company.lock_key(KEY))
         election = batch_company.elect(lease_id, claim_id, store.tenant_id, KEY, BUCKET, most=most, late=5.0)
-        return connection.execute(election).one()
+        return connection.execute(*election).one()
 
 
 def sent(store: Store, count: int) -> list[tuple[LeaseId, AttemptId]]:
@@ -46,7 +46,7 @@ def sent(store: Store, count: int) -> list[tuple[LeaseId, AttemptId]]:
     store.run(insert(launch_batch).values(id=BATCH, token=str(uuid4()), **place, **facts))
     with store.database.begin() as connection:
         connection.execute(*locked(lease_id for lease_id, _ in pairs))
-        assert len(connection.execute(batches.sent(BATCH, columns(pairs, "slot"))).all()) == count
+        assert len(connection.execute(*batches.sent(BATCH, columns(pairs, "slot"))).all()) == count
     return pairs
 
 

@@ -57,11 +57,11 @@ def await_company(ctx: StepContext) -> Rest | None:
 def _elect(ctx: StepContext, key: str, bucket: str, most: int) -> Rest | None:
     known = ctx.runtime.batch_keys
     with ctx.runtime.database.begin() as connection:
-        connection.execute(batch_company.lock_key(key))
+        connection.execute(*batch_company.lock_key(key))
         election = batch_company.elect(
             ctx.lease.id, ctx.claim_id, ctx.lease.tenant_id, key, bucket, most=most, late=_LATE
         )
-        row = connection.execute(election).one()
+        row = connection.execute(*election).one()
     room = most * (row.leaders + row.elected) - row.planned
     if not row.elected:
         slot = row.slot_at or ctx.now
@@ -200,7 +200,7 @@ def _store_batch(connection: Connection, ctx: StepContext, offering: Offering, i
             }
         )
     )
-    sent = connection.execute(batches.sent(batch_id, rows)).all()
+    sent = connection.execute(*batches.sent(batch_id, rows)).all()
     if len(sent) != len(slots):
         raise _NotStoredError
     return Gathered(batch_id, spec, Sent(params, sent[0].last_sent_at), slots)

@@ -222,4 +222,4 @@ def _forget(connection: Connection, ctx: StepContext) -> None:
     connection.execute(launches.forget_script(ctx.lease.id))
     connection.execute(launches.forget_params(ctx.lease.id))
     if ctx.row.attempt_batch_id is not None:
-        connection.execute(batches.forget_params([ctx.row.attempt_batch_id]))
+        connection.execute(*batches.forget_params([ctx.row.attempt_batch_id]))

@@ -98,7 +98,7 @@ def record(ctx: StepContext, sent: SentBatch, answer: BatchLaunched) -> None:
     if held_by_others:
         with ctx.runtime.database.begin() as connection:
             connection.execute(*locked(held_by_others))
-            connection.execute(batches.ask_again(sent.batch_id, sent.at, held_by_others))
+            connection.execute(*batches.ask_again(sent.batch_id, sent.at, held_by_others))
     ctx.hurry_watch()
 
 
@@ -114,7 +114,7 @@ def store_vms(ctx: StepContext, batch_id: BatchId, found: Mapping[int, tuple[Sen
         connection.execute(*attempts.known_each(vms))
         if held:
             show_vms(connection, held)
-        connection.execute(batches.answered(batch_id))
+        connection.execute(*batches.answered(batch_id))
         if others:
             connection.execute(inventory.wake(others))
     note_for_labels(ctx, (vm for _, vm in found.values()))
@@ -197,7 +197,7 @@ def _unsend(
         spec = own_spec(slot, sent.spec)
         rows.add(slot.attempt.id, *own_hashes(spec))
     reached, stored = not isinstance(error, Unreachable), json.dumps(dict(error_json(error)))
-    connection.execute(batches.unsent(sent.batch_id, rows, sent.at, pause, stored, reached=reached))
+    connection.execute(*batches.unsent(sent.batch_id, rows, sent.at, pause, stored, reached=reached))
 
 
 def _not_done(sent: SentBatch, slot: SentSlot, error: ProviderError, pause: float, *, reached: bool) -> Executable:

@@ -76,7 +76,7 @@ def _declare_dead(ctx: StepContext, *, clean: bool) -> None:
     with ctx.writing_attempts() as connection:
         end_attempt(connection, ctx, AttemptState.DEAD, error, before=AttemptState.SETTLING, clean=clean)
         if ctx.row.attempt_batch_id is not None:
-            connection.execute(batches.forget_params([ctx.row.attempt_batch_id]))
+            connection.execute(*batches.forget_params([ctx.row.attempt_batch_id]))
     if not clean:
         ctx.hurry_watch()
 
@@ -116,7 +116,7 @@ def _store_seen(ctx: StepContext, vm: Vm) -> None:
     )
     with ctx.writing_attempts() as connection:
         ctx.require_claim(connection)
-        connection.execute(observed.statement())
+        connection.execute(*observed.statement())
 
 
 def _pause(ctx: StepContext) -> timedelta:

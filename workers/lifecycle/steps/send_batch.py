@@ -95,7 +95,7 @@ def _store_repeat(connection: Connection, ctx: StepContext) -> SentBatch | Rest 
     )
     claimed = {LeaseId(row.id): row.claim_id for row in connection.execute(*company)}
     held = {one.lease.id: one for one in (ctx, *loaded(connection, ctx.runtime, claimed))}
-    connection.execute(batches.sent_again(batch_id, held, call_seconds=call))
+    connection.execute(*batches.sent_again(batch_id, held, call_seconds=call))
     slots = {
         row.batch_index: SentSlot(
             AttemptId(row.id), LeaseId(row.lease_id), row.token, row.unknown_since, held.get(LeaseId(row.lease_id))

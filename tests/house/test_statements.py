@@ -1,0 +1,38 @@
+"""A statement that is given with its parameters is put together once: any other would be compiled at each execution."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.house.sources import ROOT
+
+REMEMBERING = {"cache", "lru_cache"}
+MADE_AT_IMPORT = {
+    "app/db/core/direct.py": "passes statements on",
+    "app/db/fleet/offering_stats.py": "has three for each of two tables",
+    "app/db/usage/cost_rollup.py": "has some for each length of a step",
+}
+
+
+def changing_statements(path: Path) -> Iterator[str]:
+    """Where a function gives `Bound` neither a constant of its module nor the result of a function that remembers it."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    remembering = {one.name for one in functions if REMEMBERING & set().union(*map(names, one.decorator_list))}
+    for call in {node for function in functions for node in ast.walk(function) if isinstance(node, ast.Call)}:
+        if isinstance(call.func, ast.Name) and call.func.id == "Bound":
+            statement = call.args[0]
+            made = {statement.func} if isinstance(statement, ast.Call) else set()
+            constant = all(name.isupper() or name == "locked" for name in names(statement))
+            if not constant and not any(names(one) <= remembering for one in made):
+                yield f"{path.relative_to(ROOT)}:{call.lineno} {ast.unparse(statement)}"
+
+
+def names(node: ast.AST) -> set[str]:
+    return {one.id for one in ast.walk(node) if isinstance(one, ast.Name)}
+
+
+def test_statements_with_parameters_are_put_together_once() -> None:
+    modules = [path for folder in ("app", "workers") for path in sorted((ROOT / folder).rglob("*.py"))]
+    others = [path for path in modules if str(path.relative_to(ROOT)) not in MADE_AT_IMPORT]
+    assert [found for path in others for found in changing_statements(path)] == []
