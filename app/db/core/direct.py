@@ -1,4 +1,4 @@
-"""Statements that never change, executed by psycopg itself: SQLAlchemy compiles each once and checks its values' types.
+"""Statements that never change, executed by psycopg itself: SQLAlchemy compiles each once, and its types convert values.
 
 For a statement of one row SQLAlchemy takes 0.08 ms of CPU and psycopg 0.02 ms. Workers execute dozens for each lease.
 """
@@ -45,7 +45,7 @@ class Direct:
         return {**self._fixed, **{name: self._written(name, value) for name, value in parameters.items()}}
 
     def fetch(self, cursor: Any) -> list[Sequence[Any]]:
-        """The rows of an execution, with the types that the statement declares. None where it returns no rows."""
+        """The rows of an execution, with the types that the statement declares."""
         if self.columns is None:
             self._describe(cursor.description or ())  # psycopg makes it anew at each look
         if not self.columns:
