@@ -25,7 +25,6 @@ LONGER: Mapping[str, str] = {
     "app/domain/lifecycle.py": "the protocol's decisions, read as a whole",
     "cloudsim/world/core.py": "the one state of all simulated clouds",
     "workers/observation/inventory.py": "one cycle of observation, in the order in which it happens",
-    "app/db/fleet/jobs.py:claim_due": "one statement",
     "app/services/container.py:build": "one service after the other",
     "cloudsim/ec2/orders.py:read_order": "one field of RunInstances after the other",
 }
