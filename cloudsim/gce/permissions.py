@@ -26,7 +26,6 @@ _BESIDES = {
     "firewalls.insert": ("compute.networks.updatePolicy",),
 }
 """Of calls that need more than the permission of their own name (Compute Engine API reference, "IAM permissions")."""
-BESIDES = frozenset(permission for permissions in _BESIDES.values() for permission in permissions)
 
 
 def needed(operation: str) -> tuple[str, ...]:

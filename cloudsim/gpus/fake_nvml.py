@@ -22,7 +22,6 @@ rename). Every field may be missing:
 | `boot_id` | derived from `seed` | change it to simulate a reboot |
 | `xids` | `[]` | `79` or `{"code": 79, "gpu": 0}`: lines of the kernel log since boot; only ever append |
 | `cpu_percent`, `memory_percent` | 2, 8 | of the host |
-| `persistence` | true | persistence mode of the driver |
 | `cublas` | true | false: the libraries for the multiplication and the benchmark are missing |
 | `nccl` | true | false: no NCCL |
 | `gpus` | `{}` | `{"3": {…}}`: fields of GPU 3 that differ from the fields below |
@@ -154,9 +153,6 @@ class FakeNvml:
         else:
             value.nvmlReturn, value.value = _OK, RECOVERY_ACTIONS.index(action)
         return _OK
-
-    def nvmlDeviceGetPersistenceMode(self, handle: Any, mode: Any) -> int:
-        return _set(mode, int(self._gpus().state.get("persistence", True)))
 
     def _memory(self, handle: Any, info: Any) -> int:
         gpus, index = self._gpus(), _index(handle)

@@ -26,8 +26,3 @@ def pages(url: str, region: str, filters: dict[str, str]) -> Iterator[list[str]]
             if token is None:
                 return
             fields["NextToken"] = token.group(1).decode()
-
-
-def every_id(url: str, region: str, filters: dict[str, str]) -> list[str]:
-    """All instance ids in the order of the pages."""
-    return [found for page in pages(url, region, filters) for found in page]

@@ -117,9 +117,6 @@ class HostsTrial:
         (place,) = (place for place in self.places if place.process.name == name)
         return place
 
-    def _workers(self) -> list[Place]:
-        return [place for place in self.places if place.service == "worker"]
-
     # --- restarts ----------------------------------------------------------------------------------------
 
     def restart_all(self) -> str:

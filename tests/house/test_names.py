@@ -1,7 +1,9 @@
 """A name means one thing, and stands where it belongs."""
 
 import ast
-from collections import defaultdict
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterator
 
 from tests.house.sources import ROOT, tracked_files
 
@@ -41,3 +43,30 @@ def test_only_its_own_folder_names_a_provider() -> None:
             )
             named += [f"{name}:{node.lineno}" for node in constants if node.value in PROVIDERS]
     assert named == []
+
+
+NAMED_BY_LIBRARIES = frozenset({"on_files", "on_page_markdown", "pytestmark"})
+"""MkDocs and pytest look for these."""
+
+
+def defined(tree: ast.Module) -> Iterator[str]:
+    """The functions, classes and constants of a module. What has a decorator is used by it."""
+    for node in tree.body:
+        match node:
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef() if not node.decorator_list:
+                yield node.name
+            case ast.Assign(targets=[ast.Name(id=name)]) | ast.AnnAssign(target=ast.Name(id=name)):
+                yield name
+
+
+def test_nothing_is_defined_that_nobody_uses() -> None:
+    modules = {path: path.read_text("utf-8") for path in tracked_files() if path.suffix == ".py"}
+    words = Counter(word for text in modules.values() for word in re.findall(r"\w+", text))
+    unused = [
+        f"{path.relative_to(ROOT)}: {name}"
+        for path, text in modules.items()
+        if path.relative_to(ROOT).parts[0] != "migrations"
+        for name in defined(ast.parse(text))
+        if words[name] == 1 and not name.startswith(("test_", "Test", "pytest_")) and name not in NAMED_BY_LIBRARIES
+    ]
+    assert unused == []

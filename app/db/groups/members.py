@@ -11,7 +11,6 @@ from sqlalchemy import ARRAY, Executable, Integer, Interval, Select, Text, Updat
 from app.db.core.column_types import Amount, Id, Json, Money, Time
 from app.db.core.ids import new_id
 from app.db.core.prepared import Bound
-from app.db.leases.statements import same_name
 from app.db.schema.tables import lease, lease_secret
 from app.domain.event_types import EventType
 from app.domain.groups import Pool
@@ -194,11 +193,6 @@ _TEMPLATE = (
 def template(group_id: GroupId) -> Bound[Select[Any]]:
     """The terms of the member with the latest expiry: those of a member that is added to the group."""
     return Bound(_TEMPLATE, {"group": group_id})
-
-
-def name_in_use(tenant_id: TenantId, name: str) -> Select[Any]:
-    """Returns a row while a live lease of the tenant has the name."""
-    return same_name(tenant_id, name).limit(1)
 
 
 _FORGET = text(

@@ -1,7 +1,7 @@
 """The shape of a transformer: the numbers on which its memory depends."""
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "b": 10**9, "t": 10**12}
 _COUNT = re.compile(r"(\d{1,15}(?:\.\d{1,6})?)\s*([kmbt]?)", re.IGNORECASE)
@@ -115,8 +115,3 @@ def typical_shape(parameters: int) -> ModelShape:
         lora_parameters=max(1, parameters // _LORA_SHARE),
         notes=(note,),
     )
-
-
-def with_note(shape: ModelShape, note: str) -> ModelShape:
-    """The shape with one more assumption."""
-    return replace(shape, notes=(*shape.notes, note))
