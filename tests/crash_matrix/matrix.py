@@ -27,9 +27,9 @@ from workers.failpoints.actions import HIT, RESUMED, TRACE, Action, arm
 
 HANG_SECONDS = 12.0
 """Longer than a claim of the stack, so that somebody else goes on meanwhile."""
-LATE_SECONDS = 75.0
+LATE_SECONDS = 120.0
 """A late answer waits so long at most for another worker to finish; after that it does not count."""
-LATE_TOGETHER = 12
+LATE_TOGETHER = 8
 """Late cases side by side at each cloud: each keeps a thread and a place in its account's bulkhead from everybody else."""
 CYCLE_SECONDS = 20.0
 """Within so long several inventories are complete, whatever the machine does: what is an orphan then stays one."""
@@ -117,8 +117,11 @@ class Stage:
         """Lives through a scenario. `anew`: with workers that have just started, where it is the first."""
         if anew and scenario == _BEGINNING:
             self.stack.kill("worker", "inventory")
-        with ThreadPoolExecutor(len(groups)) as pool:
+        pool = ThreadPoolExecutor(len(groups))
+        try:
             list(pool.map(lambda group: SCENARIOS[scenario](group, armed), groups))
+        finally:
+            pool.shutdown(wait=False)  # a run that is asked to end does not wait for what its stack will never do
         return groups
 
 
