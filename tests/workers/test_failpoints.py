@@ -13,7 +13,7 @@ from sqlalchemy import select, update
 
 from app.db.schema.tables import lease, periodic_job
 from app.domain import lifecycle
-from app.domain.gpu_protocol import AwaitProof, RejectVm
+from app.domain.gpu_protocol import RejectVm
 from app.settings import StartupError, load_settings
 from app.settings.accounts import account_from_json
 from tests.workers.fleet import Fleet
@@ -25,14 +25,14 @@ from workers.failpoints.points import AFTER, BEFORE, CALLS, names, read_sites
 from workers.jobs.runner import PeriodicRunner
 from workers.jobs.schedule import job_specs
 from workers.lifecycle import reconciler
+from workers.lifecycle.steps.written import WRITTEN
 
 LAUNCHED = "send.send:launch:after"
 MODULE_OF: dict[type[Any], str] = {
     **{step: act.__module__.rpartition(".")[2] for step, act in reconciler._STEPS.items()},
     **{step: act.__module__.rpartition(".")[2] for step, act in reconciler._PLAIN_STEPS.items()},
     lifecycle.BeginRelease: "end",
-    lifecycle.Enter: "enter",
-    AwaitProof: "proof",
+    **{type(step): act.__module__.rpartition(".")[2] for step, act in WRITTEN.items()},
     RejectVm: "gpu_failure",
 }
 

@@ -17,7 +17,6 @@ from app.db.leases import claims
 from app.db.leases.claims import ClaimRest
 from app.domain.gpu_protocol import AwaitProof
 from app.domain.ids import LeaseId
-from app.domain.leases import LeaseState
 from app.domain.lifecycle import Enter, Place, Rest, Send, Step, Terminate, bounded, decide
 from workers.brakes import HELD_PAUSE, is_on_hold
 from workers.database import is_outage
@@ -25,10 +24,9 @@ from workers.lifecycle.bulkheads import CrowdedError
 from workers.lifecycle.steps.company import await_company
 from workers.lifecycle.steps.console import needs_console
 from workers.lifecycle.steps.context import StepContext, context_from_row
-from workers.lifecycle.steps.enter import enter_active, enter_booting
 from workers.lifecycle.steps.place_together import Alike, alike, place_each
-from workers.lifecycle.steps.proof import await_proof
 from workers.lifecycle.steps.terminate import terminate_each
+from workers.lifecycle.steps.written import WRITTEN
 from workers.runtime import Runtime
 
 log = structlog.get_logger(__name__)
@@ -46,13 +44,6 @@ class _Ending(NamedTuple):
 
 _Shared = Enter | AwaitProof | _Ending | Alike
 """What leases have in common that share a step: the step itself, where their VMs end, or where they are placed."""
-
-_WRITTEN: dict[Step, Callable[[Sequence[StepContext]], list[StepContext]]] = {
-    Enter(LeaseState.BOOTING): enter_booting,
-    Enter(LeaseState.ACTIVE): enter_active,
-    AwaitProof(): await_proof,
-}
-"""Steps that only write."""
 
 
 class Cohort:
@@ -143,7 +134,7 @@ class Cohort:
                 return self._terminate(shared, leases)
         name = "Place" if isinstance(shared, Alike) else type(shared).__name__
         with self._executing(name, leases):
-            moved = place_each(leases, shared.offering) if isinstance(shared, Alike) else _WRITTEN[shared](leases)
+            moved = place_each(leases, shared.offering) if isinstance(shared, Alike) else WRITTEN[shared](leases)
         to = {"to": str(shared.state)} if isinstance(shared, Enter) else {}
         for ctx in moved:
             log.info("step", lease_id=ctx.lease.id, step=name, state=str(ctx.lease.state), **to)

@@ -12,7 +12,7 @@ from sqlalchemy.exc import DBAPIError
 from app.db.leases import claims
 from app.domain.gpu_protocol import AwaitProof, GiveUpProof, ReadConsole, RebootForGpus, RejectVm
 from app.domain.ids import LeaseId
-from app.domain.leases import AttemptState, LeaseState
+from app.domain.leases import AttemptState
 from app.domain.lifecycle import (
     BeginRelease,
     CloseAttempt,
@@ -39,16 +39,16 @@ from workers.lifecycle.steps.company import await_company
 from workers.lifecycle.steps.context import ClaimLostError, StepContext, context_from_row
 from workers.lifecycle.steps.deadline import renew_deadline
 from workers.lifecycle.steps.end import begin_release, close_attempt, finish, requeue
-from workers.lifecycle.steps.enter import enter_active, enter_booting
 from workers.lifecycle.steps.gpu_failure import reboot_for_gpus, reject_vm
 from workers.lifecycle.steps.place import place
-from workers.lifecycle.steps.proof import await_proof, give_up_proof, read_console_proof
+from workers.lifecycle.steps.proof import give_up_proof, read_console_proof
 from workers.lifecycle.steps.reboot import reboot
 from workers.lifecycle.steps.resolve_unknown import look, verify
 from workers.lifecycle.steps.send import send_elsewhere
 from workers.lifecycle.steps.send_batch import send_together
 from workers.lifecycle.steps.settle import settle
 from workers.lifecycle.steps.terminate import terminate
+from workers.lifecycle.steps.written import WRITTEN
 from workers.providers.errors import Unreachable
 from workers.runtime import Runtime
 
@@ -183,11 +183,8 @@ class Reconciler:
                 begin_release(ctx, reason)
             case RejectVm(cause, extra):
                 reject_vm(ctx, cause, extra)
-            case Enter(state):
-                if not (enter_booting if state is LeaseState.BOOTING else enter_active)([ctx]):
-                    raise ClaimLostError
-            case AwaitProof():
-                if not await_proof([ctx]):
+            case Enter() | AwaitProof():
+                if not WRITTEN[step]([ctx]):
                     raise ClaimLostError
             case _ if type(step) in _PLAIN_STEPS:
                 _PLAIN_STEPS[type(step)](ctx)

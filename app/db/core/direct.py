@@ -35,7 +35,7 @@ class Direct:
         self._types = [column.type for column in compiled._result_columns]  # noqa: SLF001 - as above
         self._dialect = dialect
         self._readers: list[tuple[int, Convert]] = []
-        self._make: Callable[[Iterable[Any]], Row[Any]] | None = None
+        self.make_row: Callable[[Iterable[Any]], Row[Any]] = result_tuple(())
         self.columns: tuple[str, ...] | None = None
         fixed = {name: value for name, value in expanded.parameters.items() if name not in parameters}
         self._fixed = {name: self._written(name, value) for name, value in fixed.items()}
@@ -53,10 +53,6 @@ class Direct:
         found: list[Sequence[Any]] = cursor.fetchall()
         return [self._read(list(row)) for row in found] if self._readers else found
 
-    def named(self, fetched: Iterable[Sequence[Any]]) -> list[Row[Any]]:
-        """Rows whose values have names."""
-        return [] if self._make is None else list(map(self._make, fetched))
-
     def _written(self, name: str, value: Any) -> Any:
         writer = self._writers.get(name)
         return value if writer is None else writer(value)
@@ -69,7 +65,7 @@ class Direct:
         )
         self._readers = [(place, reader) for place, reader in enumerate(readers) if reader is not None]
         columns = tuple(column.name for column in description)
-        self._make, self.columns = result_tuple(columns), columns
+        self.make_row, self.columns = result_tuple(columns), columns
 
     def _read(self, row: list[Any]) -> list[Any]:
         for place, reader in self._readers:
@@ -86,15 +82,11 @@ class Fetched(NamedTuple):
 
     def named(self) -> list[Row[Any]]:
         """The rows, whose values have names."""
-        return self.direct.named(self.rows)
-
-    def result(self) -> "FetchedResult":
-        """All that SQLAlchemy's results can do."""
-        return FetchedResult(self)
+        return list(map(self.direct.make_row, self.rows))
 
 
 class FetchedResult(IteratorResult[Any]):
-    """A result whose rows have been read."""
+    """A result whose rows have been read, with all that SQLAlchemy's results can do."""
 
     def __init__(self, fetched: Fetched) -> None:
         super().__init__(SimpleResultMetaData(fetched.direct.columns or ()), iter(fetched.rows))
@@ -119,7 +111,7 @@ class DirectConnection(Connection):
         """As SQLAlchemy's."""
         if not isinstance(parameters, dict):
             return super().execute(statement, parameters, execution_options=execution_options)
-        return cast(CursorResult[Any], self.fetch(Bound(statement, parameters)).result())
+        return cast(CursorResult[Any], FetchedResult(self.fetch(Bound(statement, parameters))))
 
     def fetch(self, asked: Bound[Any]) -> Fetched:
         """Executes one statement. Raises SQLAlchemy's exceptions; a connection that is lost leaves the pool."""

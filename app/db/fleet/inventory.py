@@ -168,7 +168,7 @@ class Observed:
         An observation of a live VM does not undo a later observation. A long listing ends after many watches, and a
         watch may receive its answer after the next listing.
         """
-        return Bound(_OBSERVED, {**self._columns})
+        return Bound(_OBSERVED, self._columns)
 
 
 def watched(account: str, region: str, at: datetime) -> Update:

@@ -19,6 +19,7 @@ from workers.lifecycle import cohorts
 from workers.lifecycle.cohorts import Cohort
 from workers.lifecycle.steps.context import StepContext, context_from_row
 from workers.lifecycle.steps.proof import await_proof
+from workers.lifecycle.steps.written import WRITTEN
 from workers.observation.watch import watch
 
 ENTER_ACTIVE = Enter(LeaseState.ACTIVE)
@@ -125,13 +126,13 @@ def test_leases_whose_vms_are_waited_for_rest_together(make_fleet: Callable[...,
 
 def test_a_lease_that_ends_meanwhile_is_moved_alone(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
     leases = booted(fleet, 3)
-    enter = cohorts._WRITTEN[ENTER_ACTIVE]
+    enter = WRITTEN[ENTER_ACTIVE]
 
     def ending(some: Sequence[StepContext]) -> list[StepContext]:
         fleet.end(leases[0])
         return enter(some)
 
-    monkeypatch.setitem(cohorts._WRITTEN, ENTER_ACTIVE, ending)
+    monkeypatch.setattr(cohorts, "WRITTEN", {**WRITTEN, ENTER_ACTIVE: ending})
     assert leases[0] in move(fleet)
     assert [fleet.lease(lease_id).state for lease_id in leases[1:]] == ["active", "active"]
     fleet.drive_to(leases[0], "released")
@@ -143,7 +144,7 @@ def test_a_step_that_fails_for_all_is_done_for_each(fleet: Fleet, monkeypatch: p
     def broken(_some: Sequence[StepContext]) -> list[StepContext]:
         raise RuntimeError("a bug")
 
-    monkeypatch.setitem(cohorts._WRITTEN, ENTER_ACTIVE, broken)
+    monkeypatch.setattr(cohorts, "WRITTEN", {**WRITTEN, ENTER_ACTIVE: broken})
     assert sorted(move(fleet)) == sorted(leases)
     assert [fleet.lease(lease_id).state for lease_id in leases] == ["active"] * 3
 
