@@ -21,9 +21,9 @@ from workers.bootstrap import build_runtime
 from workers.providers.registry import connect
 
 FAST = {
-    "claim_seconds": 5.0,
-    "call_timeout": 1.5,
-    "connect_timeout": 0.5,
+    "claim_seconds": 16.0,
+    "call_timeout": 6.0,
+    "connect_timeout": 2.0,
     "unknown_retry_seconds": 1.0,
     "settle_seconds": 1.0,
     "settle_gap_seconds": 0.1,
@@ -35,6 +35,9 @@ FAST = {
     "agent": "off",
     "provider_rate_limits": False,
 }
+"""Calls and claims last longer than a busy machine holds a test up."""
+QUICK = {"claim_seconds": 5.0, "call_timeout": 1.5, "connect_timeout": 0.5}
+"""For tests that wait until a call is given up, a claim runs out, or a lease of a few seconds is over."""
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -100,6 +103,12 @@ def make_fleet(database_url: str, broker_url: str, sim: Control, tmp_path: Path)
 def fleet(make_fleet: Callable[..., Fleet]) -> Fleet:
     """One worker with fast settings."""
     return make_fleet()
+
+
+@pytest.fixture
+def quick_fleet(make_fleet: Callable[..., Fleet]) -> Fleet:
+    """One worker whose calls and claims end within seconds."""
+    return make_fleet(**QUICK)
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ from app.db.schema.tables import attempt, lease_console
 from app.domain.ids import LeaseId
 from app.domain.tokens import host_key_hash, host_key_token
 from tests.cloudsim.clock import ManualClock
+from tests.workers.conftest import QUICK
 from tests.workers.fleet import ACCOUNT, REGION, Fleet
 from workers.observation.leftovers import sweep_leftovers
 
@@ -229,7 +230,7 @@ def consoles(fleet: Fleet) -> list[Any]:
 @pytest.fixture
 def never_ready(make_fleet: Callable[..., Fleet]) -> Fleet:
     """VMs run and never pass their checks."""
-    fleet = make_fleet(boot_timeout=0.5)
+    fleet = make_fleet(boot_timeout=0.5, **QUICK)
     fleet.sim.fault("boot", "hang", times=None)
     return fleet
 

@@ -104,7 +104,8 @@ def plant_genuine(fleet: Fleet, lease_id: LeaseId, **changes: str) -> str:
     return vm_id
 
 
-def test_a_genuine_vm_without_a_row_sets_the_hold_and_nothing_moves(fleet: Fleet) -> None:
+def test_a_genuine_vm_without_a_row_sets_the_hold_and_nothing_moves(quick_fleet: Fleet) -> None:
+    fleet = quick_fleet
     lease_id = fleet.create(ttl=5.0)
     fleet.drive_to(lease_id, "active")
     planted = plant_genuine(fleet, NEWER_LEASE)
@@ -177,8 +178,9 @@ def test_a_vm_of_a_lost_row_is_ended_by_an_operator_or_at_its_present_deadline(f
 
 
 def test_a_hold_that_is_set_between_a_decision_and_its_write_stops_the_expiry(
-    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+    quick_fleet: Fleet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    fleet = quick_fleet
     lease_id = fleet.create(ttl=3.0)
     fleet.drive_to(lease_id, "active")
     monkeypatch.setattr(reconciler, "begin_release", held_before(fleet, begin_release))

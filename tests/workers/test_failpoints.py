@@ -16,6 +16,7 @@ from app.domain import lifecycle
 from app.domain.gpu_protocol import RejectVm
 from app.settings import StartupError, load_settings
 from app.settings.accounts import account_from_json
+from tests.workers.conftest import QUICK
 from tests.workers.fleet import Fleet
 from tests.workers.ports import ATTRIBUTES, METHODS
 from workers import failpoints
@@ -195,7 +196,7 @@ def test_a_lease_lives_through_a_bug_and_a_lost_commit_around_its_launch(
 ) -> None:
     folder = tmp_path / "failpoints"
     folder.mkdir()
-    fleet = make_fleet(failpoints=folder)
+    fleet = make_fleet(failpoints=folder, **QUICK)
     fleet.may_break_off = True
     lease_id = fleet.create()
     hits = [

@@ -15,6 +15,7 @@ from app.db.schema.tables import attempt, launch_batch, lease, provider_bucket
 from app.domain.ids import TenantId
 from app.domain.tokens import agent_hash, host_key_hash, slot_token
 from cloudsim.user_data import cloud_configs
+from tests.workers.conftest import QUICK
 from tests.workers.fleet import ACCOUNT, REGION, Fleet
 from tests.workers.late import LOST, Answer, Scripted, Stall
 from workers.providers.aws.adapter import AwsProvider
@@ -346,7 +347,7 @@ class CrashAfterTheCall(AwsProvider):
 
 @pytest.mark.parametrize("provider", [CrashBeforeTheCall, CrashAfterTheCall])
 def test_a_kill_around_the_call_leaves_no_twin(make_fleet: Callable[..., Fleet], provider: type[AwsProvider]) -> None:
-    first = make_fleet(connect_account=provider)
+    first = make_fleet(connect_account=provider, **QUICK)
     leases = planned_together(first, 5)
     killed(first)
     second = make_fleet()
@@ -363,7 +364,7 @@ def killed(fleet: Fleet) -> None:
 
 
 def test_a_part_of_the_vms_after_a_kill(make_fleet: Callable[..., Fleet]) -> None:
-    first = make_fleet(connect_account=CrashAfterTheCall)
+    first = make_fleet(connect_account=CrashAfterTheCall, **QUICK)
     first.sim.fault("RunInstances", "partial", times=1, count=2)
     leases = planned_together(first, 5, wait_seconds=60)
     killed(first)

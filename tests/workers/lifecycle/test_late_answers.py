@@ -145,11 +145,11 @@ def go_on_to(fleet: Fleet, lease_id: LeaseId, state: str) -> None:
         fleet.drive_to(lease_id, "released")
 
 
-@pytest.mark.parametrize(("held_up", "calls"), [(2.9, 1), (3.1, 0)])
+@pytest.mark.parametrize(("held_up", "calls"), [(7.9, 1), (8.1, 0)])
 def test_a_create_call_is_not_sent_when_its_worker_was_held_up_until_its_claim_may_run_out(
     workers: Workers, held_up: float, calls: int
 ) -> None:
-    """A claim lasts five seconds here, and a call two."""
+    """A claim lasts 16 seconds here, and a call eight."""
     fleet, times = workers.first, [100.0]
     stepping = Reconciler(replace(fleet.runtime, monotonic=lambda: times[-1]))
     lease_id = fleet.create(wait_seconds=600)

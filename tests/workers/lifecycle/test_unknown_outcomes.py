@@ -8,6 +8,7 @@ from sqlalchemy import text, update
 from app.db.schema.tables import attempt
 from app.domain.ids import LeaseId
 from app.domain.tags import ATTEMPT, INSTALLATION, LEASE, TENANT
+from tests.workers.conftest import QUICK
 from tests.workers.fleet import Fleet
 from workers.providers.aws.adapter import AwsProvider
 from workers.providers.types import Params, Vm
@@ -49,20 +50,20 @@ def test_a_vm_whose_reply_was_lost_is_adopted_from_a_listing(fleet: Fleet) -> No
     assert fleet.runs() == len(fleet.sim.instances()) == 1
 
 
-def test_a_hanging_call_is_given_up_and_repeated_with_the_same_token(fleet: Fleet) -> None:
-    fleet.sim.fault("RunInstances", "hang", times=1, delay_seconds=5)
-    lease_id = fleet.create()
-    assert fleet.drive_to(lease_id, "active", "failed").state == "active"
-    fleet.drive(lambda: len(fleet.sim.instances()) == 1)
+def test_a_hanging_call_is_given_up_and_repeated_with_the_same_token(quick_fleet: Fleet) -> None:
+    quick_fleet.sim.fault("RunInstances", "hang", times=1, delay_seconds=5)
+    lease_id = quick_fleet.create()
+    assert quick_fleet.drive_to(lease_id, "active", "failed").state == "active"
+    quick_fleet.drive(lambda: len(quick_fleet.sim.instances()) == 1)
 
 
 def test_a_worker_killed_between_call_and_record_leaves_one_vm(make_fleet: Callable[..., Fleet]) -> None:
-    first = make_fleet(claim_seconds=4.1, connect_account=CrashAfterLaunch)
+    first = make_fleet(connect_account=CrashAfterLaunch, **QUICK)
     lease_id = first.create()
     with pytest.raises(CrashedError):
         first.step()
     assert len(first.vms()) == 1
-    second = make_fleet(claim_seconds=4.1)
+    second = make_fleet(**QUICK)
     assert second.drive_to(lease_id, "active", "failed").state == "active"
     assert len(second.sim.instances()) == 1
     assert [a.n for a in second.attempts(lease_id)] == [1]

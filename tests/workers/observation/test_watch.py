@@ -74,12 +74,12 @@ def test_an_interrupted_lease_that_wants_replacement_gets_another_vm(fleet: Flee
     assert len(fleet.vms()) == 1
 
 
-def test_a_lease_expires_by_itself(fleet: Fleet) -> None:
-    lease_id = fleet.create(ttl=6.0)
-    fleet.drive_to(lease_id, "active")
-    ended = fleet.drive_to(lease_id, "released", "failed", seconds=20)
+def test_a_lease_expires_by_itself(quick_fleet: Fleet) -> None:
+    lease_id = quick_fleet.create(ttl=6.0)
+    quick_fleet.drive_to(lease_id, "active")
+    ended = quick_fleet.drive_to(lease_id, "released", "failed", seconds=20)
     assert ended.reason["code"] == "expired"
-    assert fleet.vms() == []
+    assert quick_fleet.vms() == []
 
 
 def test_a_vm_that_never_gets_ready_ends_with_boot_timeout(make_fleet: Callable[..., Fleet]) -> None:
