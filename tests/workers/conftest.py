@@ -12,9 +12,11 @@ from app.db.core import connections
 from app.observability.traces import Traces
 from app.settings import load_settings
 from cloudsim.testing import Control, running
-from tests.workers.cloud_samples import CLOUDS, CloudSample
+from tests.databases import Databases
+from tests.workers import first_view
+from tests.workers.cloud_samples import AWS, CLOUDS, CloudSample
 from tests.workers.failing import Failing
-from tests.workers.fleet import ACCOUNT, REGION, Fleet
+from tests.workers.fleet import Fleet
 from workers import bootstrap
 from workers.accounts import Connect
 from workers.bootstrap import build_runtime
@@ -64,7 +66,14 @@ def found_once() -> Iterator[None]:
 
 @pytest.fixture
 def sim(monkeypatch: pytest.MonkeyPatch) -> Iterator[Control]:
-    """A cloud whose VMs start in a tenth of a second."""
+    """A cloud whose VMs start and end at once."""
+    sign_in(monkeypatch)
+    with running(boot_seconds=0.0, shutdown_seconds=0.0, cleanup_seconds=0.0) as control:
+        yield control
+
+
+def sign_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Credentials for the simulated account, and none of this machine's."""
     for name, value in {
         "AWS_ACCESS_KEY_ID": "AKIASIMULATED0000001",
         "AWS_SECRET_ACCESS_KEY": "simulated",
@@ -73,17 +82,26 @@ def sim(monkeypatch: pytest.MonkeyPatch) -> Iterator[Control]:
         "AWS_SHARED_CREDENTIALS_FILE": "/dev/null",
     }.items():
         monkeypatch.setenv(name, value)
-    with running(boot_seconds=0.1, shutdown_seconds=0.05, cleanup_seconds=0.05) as control:
-        yield control
+
+
+@pytest.fixture(scope="session")
+def kept_view(databases: Databases, redis_server: str, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """What a fleet finds out at first about a cloud that nobody has used: asked once, shown to fleets of all tests."""
+    with pytest.MonkeyPatch.context() as patch, running() as sim, databases.fresh() as database_url:
+        sign_in(patch)
+        config = AWS.write_config(tmp_path_factory.mktemp("first-view"), sim)
+        settings = load_settings(**FAST, config=config, database_url=database_url, broker_url=redis_server)
+        fleet = Fleet(build_runtime(settings), sim, observe=True)
+        first_view.keep(databases.owner_url)
+        fleet.close()
 
 
 @pytest.fixture
-def make_fleet(database_url: str, broker_url: str, sim: Control, tmp_path: Path) -> Iterator[Callable[..., Fleet]]:
-    """Makes worker processes over the same database and cloud."""
-    config = tmp_path / "gpulease.toml"
-    config.write_text(
-        f'[[accounts]]\nprovider = "aws"\nname = "{ACCOUNT}"\nregions = ["{REGION}"]\nendpoint_url = "{sim.url}"\n'
-    )
+def make_fleet(
+    kept_view: None, database_url: str, broker_url: str, sim: Control, tmp_path: Path
+) -> Iterator[Callable[..., Fleet]]:
+    """Makes worker processes over the same database and cloud. The first is shown what was found out once."""
+    config = AWS.write_config(tmp_path, sim)
     fleets: list[Fleet] = []
 
     def make(
@@ -91,7 +109,10 @@ def make_fleet(database_url: str, broker_url: str, sim: Control, tmp_path: Path)
     ) -> Fleet:
         given = {**FAST, "config": config, "database_url": database_url, "broker_url": broker_url, **changes}
         runtime = build_runtime(load_settings(**given), connect_account=connect_account, traces=traces)
-        fleets.append(Fleet(runtime, sim, observe=observe))
+        shown = observe and not fleets
+        if shown:
+            first_view.show(runtime)
+        fleets.append(Fleet(runtime, sim, observe=observe and not shown))
         return fleets[-1]
 
     yield make

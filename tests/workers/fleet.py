@@ -12,7 +12,7 @@ from typing import Any
 
 import boto3
 import pytest
-from sqlalchemy import delete, func, insert, select, text, update
+from sqlalchemy import bindparam, delete, func, insert, select, text, update
 
 from app.db.core.ids import new_id
 from app.db.core.prepared import Bound
@@ -51,6 +51,8 @@ from workers.observation.watch import watch
 from workers.providers.errors import ProviderError
 from workers.runtime import Runtime
 
+NEVER = 600.0
+"""Seconds that no test waits for."""
 _SHORTEST = 0.04
 _LONGEST = 0.3
 
@@ -73,6 +75,10 @@ REQUEST: dict[str, Any] = {
 }
 LEAST: Amounts = {"gpus": Decimal(1), "leases": Decimal(1)}
 """What admission reserves where the catalogue has no candidate yet, or a test wants no more."""
+
+
+_LEASE = select(lease).where(lease.c.id == bindparam("of"))
+_ATTEMPTS = select(attempt).where(attempt.c.lease_id == bindparam("of")).order_by(attempt.c.n)
 
 
 class Fleet:
@@ -236,7 +242,7 @@ class Fleet:
         return [(*row[:-1], int(row[-1])) for row in self.runtime.database.all(aside)]
 
     def lease(self, lease_id: LeaseId) -> Any:
-        return self.runtime.database.first(select(lease).where(lease.c.id == lease_id))
+        return self.runtime.database.first(Bound(_LEASE, {"of": lease_id}))
 
     def rests(self, lease_id: LeaseId) -> float:
         """Seconds until it is due; not positive when it is."""
@@ -244,7 +250,7 @@ class Fleet:
         return float(self.runtime.database.all(select(left).where(lease.c.id == lease_id))[0][0])
 
     def attempts(self, lease_id: LeaseId) -> list[Any]:
-        return self.runtime.database.all(select(attempt).where(attempt.c.lease_id == lease_id).order_by(attempt.c.n))
+        return self.runtime.database.all(Bound(_ATTEMPTS, {"of": lease_id}))
 
     def events(self, lease_id: LeaseId) -> list[str]:
         rows = self.runtime.database.all(

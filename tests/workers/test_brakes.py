@@ -219,7 +219,7 @@ def test_an_account_with_another_name_shows_no_lost_rows(
 ) -> None:
     (lease_id,) = active(fleet, 1)
     renamed = tmp_path / "renamed.toml"
-    renamed.write_text((tmp_path / "gpulease.toml").read_text().replace(f'"{ACCOUNT}"', '"renamed"'))
+    renamed.write_text((tmp_path / "aws.toml").read_text().replace(f'"{ACCOUNT}"', '"renamed"'))
     worker = make_fleet(config=renamed, observe=False)
     assert {name for name, _ in worker.runtime.accounts.places()} == {ACCOUNT, "renamed"}
     for name in (ACCOUNT, "renamed"):
@@ -341,7 +341,7 @@ def test_a_region_that_left_the_configuration_is_served_until_its_last_vm_is_gon
 ) -> None:
     (lease_id,) = active(fleet, 1)
     elsewhere = tmp_path / "elsewhere.toml"
-    elsewhere.write_text((tmp_path / "gpulease.toml").read_text().replace(REGION, "eu-west-1"))
+    elsewhere.write_text((tmp_path / "aws.toml").read_text().replace(REGION, "eu-west-1"))
     rest = make_fleet(config=elsewhere, observe=False)
     assert set(rest.runtime.accounts.places()) == {(ACCOUNT, "eu-west-1"), (ACCOUNT, REGION)}
     inventory(rest)

@@ -24,6 +24,7 @@ def test_a_group_launches_together_and_becomes_active(groups: GroupFleet) -> Non
 
 
 def test_too_few_vms_are_given_back_before_the_next_pool_is_tried(groups: GroupFleet) -> None:
+    groups.fleet.sim.settings(boot_seconds=0.1)
     group_id = groups.create(8, lease={"wait_seconds": 600})
     groups.fleet.step()
     first = groups.group(group_id).pool["zone"]

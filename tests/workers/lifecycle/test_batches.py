@@ -508,15 +508,14 @@ def test_an_attempt_without_company_gets_parameters_of_its_own_before_its_call(f
 def test_an_attempt_that_cannot_be_planned_alone_tries_the_next_offering(
     fleet: Fleet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first, second = planned_together(fleet, 2, wait_seconds=600)
-    fleet.end(first)
-    fleet.drive_to(first, "released")
-
     def refuse(_self: AwsProvider, _spec: LaunchSpec) -> Params:
         raise InvalidSpec("too long", code="InvalidUserData.TooLong")
 
+    first, second = planned_together(fleet, 2, wait_seconds=600)
     with monkeypatch.context() as patch:
         patch.setattr(AwsProvider, "plan", refuse)
+        fleet.end(first)
+        fleet.drive_to(first, "released")
         fleet.drive(lambda: fleet.attempts(second)[0].state == "refused")
     assert fleet.runs() == 0
     assert fleet.attempts(second)[0].error["code"] == "InvalidUserData.TooLong"

@@ -3,9 +3,7 @@
 from collections.abc import Callable
 
 from app.domain.leases import AttemptState
-from tests.workers.fleet import Fleet
-
-NEVER = 600.0
+from tests.workers.fleet import NEVER, Fleet
 
 
 def test_after_a_vm_that_does_not_start_the_next_candidate_is_tried(make_fleet: Callable[..., Fleet]) -> None:

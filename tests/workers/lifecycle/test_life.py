@@ -47,6 +47,7 @@ def test_a_vm_is_shown_from_the_answer_to_its_create_call_on(fleet: Fleet) -> No
 
 def test_a_vm_that_is_well_lives_though_nobody_moves_its_lease_for_long(make_fleet: Callable[..., Fleet]) -> None:
     fleet = make_fleet(launch_timeout=0.5, boot_timeout=0.5)
+    fleet.sim.settings(boot_seconds=0.1)
     lease_id = fleet.create()
     while not fleet.vms():
         fleet.step()

@@ -14,7 +14,7 @@ from app.domain.cool_off import after_error
 from app.domain.ids import LeaseId
 from app.settings import load_settings
 from tests.workers.failing import ASKED_LATER, NO_LINE, NOBODY_KNOWS, REJECTED, SLOW_DOWN, Failing
-from tests.workers.fleet import ACCOUNT, REGION, Fleet
+from tests.workers.fleet import ACCOUNT, NEVER, REGION, Fleet
 from workers.providers.errors import (
     InsufficientCapacity,
     InvalidSpec,
@@ -254,6 +254,7 @@ def test_a_claim_that_is_taken_back_leaves_the_lease_to_its_owner(fleet: Fleet) 
 
 
 def test_a_hint_moves_a_lease_that_is_due_and_no_other(fleet: Fleet) -> None:
+    fleet.sim.settings(boot_seconds=NEVER)
     lease_id = fleet.create()
     fleet.runtime.database.run(update(lease).values(next_due=func.now() + timedelta(minutes=1)))
     assert not fleet.reconciler.run_hinted(lease_id)

@@ -7,7 +7,7 @@ import pytest
 
 from cloudsim.testing import Control
 from tests.workers.failing import REJECTED, Failing
-from tests.workers.fleet import ACCOUNT, REGION, Fleet
+from tests.workers.fleet import ACCOUNT, NEVER, REGION, Fleet
 from tests.workers.test_images import PARAMETER
 from workers.jobs.runner import JobSpec, PeriodicRunner, ensure_jobs
 from workers.providers.errors import CredentialsRejected, InvalidSpec
@@ -101,6 +101,7 @@ def test_a_late_refusal_of_a_named_image_sets_nothing_aside_for_others(
         f'[accounts.images]\n"marketplace" = "{PARAMETER}"\n'
     )
     fleet = make_fleet(config=config, connect_account=failing.connect)
+    fleet.sim.settings(boot_seconds=NEVER)
     monkeypatch.setattr("workers.lifecycle.steps.end.refusal", lambda _reason: InvalidSpec("no", code="Client.Bad"))
     lease_id = fleet.create(image="marketplace")
     fleet.drive(lambda: bool(fleet.vms()))

@@ -1,0 +1,47 @@
+"""What a refresh and an inventory write of an account that nobody has used, kept in the test database.
+
+Asking the cloud anew for each test took a third of the time of most.
+"""
+
+import psycopg
+from sqlalchemy import text
+
+from app.db.schema.tables import offering
+from workers.runtime import Runtime
+
+_TABLES = ("account", "account_region", "offering", "part_price")
+_COLUMNS = ", ".join(f'"{one.name}"' for one in offering.columns)
+_AS_OF_NOW = _COLUMNS.replace('"refreshed_at"', "now()")
+
+_KEEP = [
+    "CREATE SCHEMA first_view",
+    *(f"CREATE TABLE first_view.{name} AS TABLE public.{name}" for name in _TABLES),
+    "GRANT USAGE ON SCHEMA first_view TO PUBLIC",
+    "GRANT SELECT ON ALL TABLES IN SCHEMA first_view TO PUBLIC",
+]
+_SHOW = [
+    text(f"INSERT INTO offering ({_COLUMNS}) SELECT {_AS_OF_NOW} FROM first_view.offering"),
+    text("INSERT INTO part_price SELECT * FROM first_view.part_price"),
+    text("UPDATE account SET identity = seen.identity, checked_at = now() FROM first_view.account AS seen"),
+    text("""
+        UPDATE account_region SET service_quotas = seen.service_quotas, listed = seen.listed, cycles = seen.cycles,
+            listing_calls = seen.listing_calls, listing_seconds = seen.listing_seconds,
+            last_listing_started_at = now(), last_complete_listing_at = now()
+        FROM first_view.account_region AS seen
+    """),
+]
+
+
+def keep(owner_url: str) -> None:
+    """Keeps what a fleet has just found out. Once in a database."""
+    with psycopg.connect(owner_url) as connection:
+        for statement in _KEEP:
+            connection.execute(statement)
+
+
+def show(runtime: Runtime) -> None:
+    """Writes it into a database that is as new, as of now."""
+    with runtime.database.begin() as connection:
+        for statement in _SHOW:
+            connection.execute(statement)
+    runtime.catalogue.forget()
