@@ -73,7 +73,7 @@ def test_a_back_up_without_a_superuser_brings_every_row_and_rule_back(
 ) -> None:
     back_up, restore = (commands for _, commands in BLOCK.findall(PAGE))
     # without what these tests keep beside the program's tables
-    back_up = back_up.replace("pg_dump", "pg_dump --exclude-schema=seed")
+    back_up = back_up.replace("pg_dump", "pg_dump --exclude-schema='seed*'")
     with psycopg.connect(databases.owner_url, autocommit=True) as connection:
         connection.execute(DATA)
     before = everything(databases.owner_url)
@@ -88,7 +88,7 @@ def test_a_back_up_without_a_superuser_brings_every_row_and_rule_back(
 
 
 def test_without_row_security_the_back_up_is_refused(database_url: str, tmp_path: Path) -> None:
-    back_up = BLOCK.findall(PAGE)[0][1].replace("pg_dump", "pg_dump --exclude-schema=seed")
+    back_up = BLOCK.findall(PAGE)[0][1].replace("pg_dump", "pg_dump --exclude-schema='seed*'")
     refused = typed(back_up.replace("--enable-row-security", ""), tmp_path, OWNER_URL=database_url)
     assert refused.returncode != 0
     assert "row-level security" in refused.stderr

@@ -14,20 +14,20 @@ _COLUMNS = ", ".join(f'"{one.name}"' for one in offering.columns)
 _AS_OF_NOW = _COLUMNS.replace('"refreshed_at"', "now()")
 
 _KEEP = [
-    "CREATE SCHEMA first_view",
-    *(f"CREATE TABLE first_view.{name} AS TABLE public.{name}" for name in _TABLES),
-    "GRANT USAGE ON SCHEMA first_view TO PUBLIC",
-    "GRANT SELECT ON ALL TABLES IN SCHEMA first_view TO PUBLIC",
+    "CREATE SCHEMA seed_view",
+    *(f"CREATE TABLE seed_view.{name} AS TABLE public.{name}" for name in _TABLES),
+    "GRANT USAGE ON SCHEMA seed_view TO PUBLIC",
+    "GRANT SELECT ON ALL TABLES IN SCHEMA seed_view TO PUBLIC",
 ]
 _SHOW = [
-    text(f"INSERT INTO offering ({_COLUMNS}) SELECT {_AS_OF_NOW} FROM first_view.offering"),
-    text("INSERT INTO part_price SELECT * FROM first_view.part_price"),
-    text("UPDATE account SET identity = seen.identity, checked_at = now() FROM first_view.account AS seen"),
+    text(f"INSERT INTO offering ({_COLUMNS}) SELECT {_AS_OF_NOW} FROM seed_view.offering"),
+    text("INSERT INTO part_price SELECT * FROM seed_view.part_price"),
+    text("UPDATE account SET identity = seen.identity, checked_at = now() FROM seed_view.account AS seen"),
     text("""
         UPDATE account_region SET service_quotas = seen.service_quotas, listed = seen.listed, cycles = seen.cycles,
             listing_calls = seen.listing_calls, listing_seconds = seen.listing_seconds,
             last_listing_started_at = now(), last_complete_listing_at = now()
-        FROM first_view.account_region AS seen
+        FROM seed_view.account_region AS seen
     """),
 ]
 
