@@ -17,7 +17,7 @@ from bench import ending
 from tests.crash_matrix.matrix import Case, Stage, batches, drawn, rehearse, run
 from tests.crash_matrix.scenarios import SCENARIOS
 from tests.crash_matrix.summary import described, table
-from tests.crash_matrix.turns import repeated, run_in_turn, turns
+from tests.crash_matrix.turns import is_leaders, repeated, run_in_turn, turns
 from tests.e2e.cloud import Cloud
 from tests.e2e.people import Operator
 from tests.e2e.stack import running
@@ -117,12 +117,19 @@ def wanted(cases: list[Case], again: Path | None) -> list[Case]:
 
 
 def run_all(stage: Stage, cases: Sequence[Case], size: int) -> Iterator[None]:
-    """Each case once, and those whose point was not reached twice more. Gives way after each batch."""
+    """Each case once, and those whose point was not reached twice more. Gives way after each batch.
+
+    What a leader reaches for its batch is tried again in turn: side by side, few of the armed leases lead.
+    """
     for tries in range(_TRIES):
         todo = [case for case in cases if not case.hit]
-        for case in todo:
+        for batch in turns([case for case in todo if tries and is_leaders(case)], size):
+            _tell(batch, run_in_turn(stage, batch))
+            yield
+        others = [case for case in todo if not (tries and is_leaders(case))]
+        for case in others:
             case.move_on(tries)
-        for batch in batches(todo, size):
+        for batch in batches(others, size):
             _tell(batch, run(stage, batch))
             yield
 
