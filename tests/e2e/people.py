@@ -34,7 +34,8 @@ class Person:
         self.http.close()
 
     def get(self, path: str, **params: str | int | list[str]) -> Json:
-        return _document(self.http.get(path, params=params))
+        """Asked again while the API, or its database, is away: one lost answer ends no long run."""
+        return _document(_until_answered(lambda: self.http.get(path, params=params), refusals=frozenset()))
 
     def put(self, path: str, body: Json) -> Json:
         return _document(self.http.put(path, json=body))
