@@ -32,6 +32,7 @@ from workers.providers.types import ListingPage, Vm
 
 sim = workers.sim
 make_fleet = workers.make_fleet
+kept_view = workers.kept_view
 
 IDS = (
     "arn:aws:sts::123456789012:assumed-role/gpulease-prod/i-0a1b2c3d4e5f60718",

@@ -85,8 +85,11 @@ def sign_in(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="session")
-def kept_view(databases: Databases, redis_server: str, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """What a fleet finds out at first about a cloud that nobody has used: asked once, shown to fleets of all tests."""
+def kept_view(databases: Databases, redis_server: str, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """What a fleet finds out at first about a cloud that nobody has used: asked once, shown to fleets of all tests.
+
+    The URL of the database that keeps it.
+    """
     with pytest.MonkeyPatch.context() as patch, running() as sim, databases.fresh() as database_url:
         sign_in(patch)
         config = AWS.write_config(tmp_path_factory.mktemp("first-view"), sim)
@@ -94,11 +97,12 @@ def kept_view(databases: Databases, redis_server: str, tmp_path_factory: pytest.
         fleet = Fleet(build_runtime(settings), sim, observe=True)
         first_view.keep(databases.owner_url)
         fleet.close()
+        return database_url
 
 
 @pytest.fixture
 def make_fleet(
-    kept_view: None, database_url: str, broker_url: str, sim: Control, tmp_path: Path
+    kept_view: str, database_url: str, broker_url: str, sim: Control, tmp_path: Path
 ) -> Iterator[Callable[..., Fleet]]:
     """Makes worker processes over the same database and cloud. The first of the usual account is shown what was found
     out once."""
@@ -110,10 +114,10 @@ def make_fleet(
     ) -> Fleet:
         given = {**FAST, "config": config, "database_url": database_url, "broker_url": broker_url, **changes}
         runtime = build_runtime(load_settings(**given), connect_account=connect_account, traces=traces)
-        shown = observe and not fleets and given["config"] == config
+        shown = observe and not fleets and (given["config"], given["database_url"]) == (config, kept_view)
+        fleets.append(Fleet(runtime, sim, observe=observe and not shown))
         if shown:
             first_view.show(runtime)
-        fleets.append(Fleet(runtime, sim, observe=observe and not shown))
         return fleets[-1]
 
     yield make

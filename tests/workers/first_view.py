@@ -7,6 +7,7 @@ import psycopg
 from sqlalchemy import text
 
 from app.db.schema.tables import offering
+from tests.workers.fleet import ACCOUNT
 from workers.runtime import Runtime
 
 _TABLES = ("account", "account_region", "offering", "part_price")
@@ -14,15 +15,17 @@ _COLUMNS = ", ".join(f'"{one.name}"' for one in offering.columns)
 _AS_OF_NOW = _COLUMNS.replace('"refreshed_at"', "now()")
 
 _KEEP = [
-    "CREATE SCHEMA seed_view",
-    *(f"CREATE TABLE seed_view.{name} AS TABLE public.{name}" for name in _TABLES),
+    "CREATE SCHEMA IF NOT EXISTS seed_view",
+    *(f"CREATE TABLE IF NOT EXISTS seed_view.{name} AS TABLE public.{name}" for name in _TABLES),
     "GRANT USAGE ON SCHEMA seed_view TO PUBLIC",
     "GRANT SELECT ON ALL TABLES IN SCHEMA seed_view TO PUBLIC",
 ]
 _SHOW = [
     text(f"INSERT INTO offering ({_COLUMNS}) SELECT {_AS_OF_NOW} FROM seed_view.offering"),
     text("INSERT INTO part_price SELECT * FROM seed_view.part_price"),
-    text("UPDATE account SET identity = seen.identity, checked_at = now() FROM seed_view.account AS seen"),
+    text(
+        "UPDATE account SET identity = seen.identity, state = seen.state, checked_at = now() FROM seed_view.account AS seen"
+    ),
     text("""
         UPDATE account_region SET service_quotas = seen.service_quotas, listed = seen.listed, cycles = seen.cycles,
             listing_calls = seen.listing_calls, listing_seconds = seen.listing_seconds,
@@ -33,15 +36,16 @@ _SHOW = [
 
 
 def keep(owner_url: str) -> None:
-    """Keeps what a fleet has just found out. Once in a database."""
+    """Keeps what the first fleet of a database has just found out."""
     with psycopg.connect(owner_url) as connection:
         for statement in _KEEP:
             connection.execute(statement)
 
 
 def show(runtime: Runtime) -> None:
-    """Writes it into a database that is as new, as of now."""
+    """Writes it into a database that is as new, as of now. Asks the cloud only who we are, which a process remembers."""
     with runtime.database.begin() as connection:
         for statement in _SHOW:
             connection.execute(statement)
     runtime.catalogue.forget()
+    runtime.accounts.check_identity(ACCOUNT)

@@ -111,8 +111,9 @@ Same = Callable[[str, Fleet, LeaseId], None]
 
 
 @pytest.fixture
-def same_as_kept(monkeypatch: pytest.MonkeyPatch) -> Same:
-    """Compares a story so far with the kept one of the name."""
+def same_as_kept(monkeypatch: pytest.MonkeyPatch, sim: Control) -> Same:
+    """Compares a story so far with the kept one of the name, at a cloud whose VMs take their time to boot."""
+    sim.settings(boot_seconds=0.1)
     told = structlog.testing.LogCapture()
     own = structlog.wrap_logger(
         None,

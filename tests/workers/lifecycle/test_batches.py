@@ -18,6 +18,7 @@ from cloudsim.user_data import cloud_configs
 from tests.workers.conftest import QUICK
 from tests.workers.fleet import ACCOUNT, REGION, Fleet
 from tests.workers.late import LOST, Answer, Scripted, Stall
+from workers.lifecycle.steps import company
 from workers.providers.aws.adapter import AwsProvider
 from workers.providers.errors import InsufficientCapacity, InvalidSpec, Throttled
 from workers.providers.types import BatchLaunched, LaunchSpec, Params
@@ -508,12 +509,18 @@ def test_an_attempt_without_company_gets_parameters_of_its_own_before_its_call(f
 def test_an_attempt_that_cannot_be_planned_alone_tries_the_next_offering(
     fleet: Fleet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(_self: AwsProvider, _spec: LaunchSpec) -> Params:
-        raise InvalidSpec("too long", code="InvalidUserData.TooLong")
+    plan, planned = AwsProvider.plan, list[Params]()
 
-    first, second = planned_together(fleet, 2, wait_seconds=600)
+    def only_the_leader(self: AwsProvider, spec: LaunchSpec) -> Params:
+        if planned:
+            raise InvalidSpec("too long", code="InvalidUserData.TooLong")
+        planned.append(plan(self, spec))
+        return planned[0]
+
     with monkeypatch.context() as patch:
-        patch.setattr(AwsProvider, "plan", refuse)
+        patch.setattr(AwsProvider, "plan", only_the_leader)
+        patch.setattr(company, "_WINDOW", timedelta(seconds=2))
+        first, second = planned_together(fleet, 2, wait_seconds=600)
         fleet.end(first)
         fleet.drive_to(first, "released")
         fleet.drive(lambda: fleet.attempts(second)[0].state == "refused")
