@@ -496,7 +496,8 @@ def user_data(params: Params) -> str:
 
 
 def test_an_attempt_without_company_gets_parameters_of_its_own_before_its_call(fleet: Fleet) -> None:
-    first, second = planned_together(fleet, 2)
+    leases = planned_together(fleet, 2)
+    first, second = sorted(leases, key=lambda lease_id: fleet.attempts(lease_id)[0].params is None)
     assert [fleet.attempts(lease_id)[0].params is None for lease_id in (first, second)] == [False, True]
     fleet.end(first)
     fleet.drive_to(first, "released")
@@ -520,9 +521,10 @@ def test_an_attempt_that_cannot_be_planned_alone_tries_the_next_offering(
     with monkeypatch.context() as patch:
         patch.setattr(AwsProvider, "plan", only_the_leader)
         patch.setattr(company, "_WINDOW", timedelta(seconds=2))
-        first, second = planned_together(fleet, 2, wait_seconds=600)
-        fleet.end(first)
-        fleet.drive_to(first, "released")
-        fleet.drive(lambda: fleet.attempts(second)[0].state == "refused")
+        leases = planned_together(fleet, 2, wait_seconds=600)
+        leader, other = sorted(leases, key=lambda lease_id: fleet.attempts(lease_id)[0].params is None)
+        fleet.end(leader)
+        fleet.drive_to(leader, "released")
+        fleet.drive(lambda: fleet.attempts(other)[0].state == "refused")
     assert fleet.runs() == 0
-    assert fleet.attempts(second)[0].error["code"] == "InvalidUserData.TooLong"
+    assert fleet.attempts(other)[0].error["code"] == "InvalidUserData.TooLong"
