@@ -140,6 +140,7 @@ def reboot(fleet: Fleet, lease_id: LeaseId) -> None:
 
 def test_a_plain_life(make_fleet: Callable[..., Fleet], same_as_kept: Same) -> None:
     fleet = make_fleet(provider_rate_limits=True, public_url="https://gpulease.example")
+    fleet.observe()
     lease_id = fleet.create(
         script="#!/bin/sh\necho hello\n",
         labels={"team": "vision"},
@@ -244,6 +245,7 @@ def test_a_reboot_that_is_refused(fleet: Fleet, same_as_kept: Same) -> None:
 
 def test_a_cloud_that_throttles_once(make_fleet: Callable[..., Fleet], same_as_kept: Same) -> None:
     fleet = make_fleet(provider_rate_limits=True)
+    fleet.observe()
     for operation in ("RunInstances", "CreateTags", "RebootInstances", "TerminateInstances"):
         fleet.sim.fault(operation, "throttle", times=1)
     lease_id = fleet.create()
