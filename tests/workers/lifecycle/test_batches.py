@@ -23,6 +23,8 @@ from workers.providers.aws.adapter import AwsProvider
 from workers.providers.errors import InsufficientCapacity, InvalidSpec, Throttled
 from workers.providers.types import BatchLaunched, LaunchSpec, Params
 
+KILLED = {**QUICK, "unknown_retry_seconds": 10.0}
+"""The claims of a killed worker run out soon, and then there is time to repeat its call, however slow the machine is."""
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIHPBLvpGMa8Ck+CZFsl3sHC4vtX5kV3fMw9vMkKPmXYT"
 
 
@@ -348,10 +350,10 @@ class CrashAfterTheCall(AwsProvider):
 
 @pytest.mark.parametrize("provider", [CrashBeforeTheCall, CrashAfterTheCall])
 def test_a_kill_around_the_call_leaves_no_twin(make_fleet: Callable[..., Fleet], provider: type[AwsProvider]) -> None:
-    first = make_fleet(connect_account=provider, **QUICK)
+    first = make_fleet(connect_account=provider, **KILLED)
     leases = planned_together(first, 5)
     killed(first)
-    second = make_fleet()
+    second = make_fleet(**KILLED)
     drive_all(second, leases, "active")
     assert len(second.sim.instances()) == 5
     assert [len(second.attempts(lease_id)) for lease_id in leases] == [1] * 5
@@ -365,11 +367,11 @@ def killed(fleet: Fleet) -> None:
 
 
 def test_a_part_of_the_vms_after_a_kill(make_fleet: Callable[..., Fleet]) -> None:
-    first = make_fleet(connect_account=CrashAfterTheCall, **QUICK)
+    first = make_fleet(connect_account=CrashAfterTheCall, **KILLED)
     first.sim.fault("RunInstances", "partial", times=1, count=2)
     leases = planned_together(first, 5, wait_seconds=60)
     killed(first)
-    second = make_fleet()
+    second = make_fleet(**KILLED)
     drive_all(second, leases, "active")
     first_attempts = Counter(one[0] for one in states(second, leases))
     assert first_attempts["known"] == 2
