@@ -38,8 +38,8 @@ def repeated(points: Sequence[str], clouds: Sequence[str], actions: Sequence[Act
 
 
 def is_leaders(case: Case) -> bool:
-    """Whether one lease of a batch reaches the point for all. Which one that is, nobody knows before; late answers need
-    to."""
+    """Whether one lease of a batch reaches the point for all. Which one it is, is not known before, and a late answer is
+    armed for one lease."""
     return case.place.scenario == _LAUNCHED_TOGETHER and case.place.of_lease and case.action is not Action.LATE
 
 
