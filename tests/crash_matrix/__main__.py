@@ -75,7 +75,7 @@ def main() -> int:
     with (
         tempfile.TemporaryDirectory(prefix="gpulease-crash-") as folder,
         running(Path(folder), *arguments, settings=SETTINGS) as up,
-        Operator(up.credentials.api_url, up.credentials.operator_key) as operator,
+        Operator(up.credentials.api_url, up.credentials.operator_key, patient=True) as operator,
         Cloud(up.credentials.cloudsim_url) as cloud,
     ):
         operator.wait_for_offerings(*asked.clouds)

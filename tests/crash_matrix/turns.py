@@ -1,4 +1,4 @@
-"""One point many times: each case arms it for whoever reaches it next, and asks for four leases at once, or a group of four.
+"""Cases in turn: each arms its point for whoever reaches it next, and asks for four leases at once, or a group of four.
 
 Cases come one after the other, while the leases of earlier ones recover. So hardly any kill takes another case with it.
 """

@@ -19,10 +19,14 @@ GROUP_REFUSALS = frozenset({"group_ending", "quota_exceeded", "conflict", "budge
 
 
 class Person:
-    """Somebody with a key and connections. Every method raises httpx.HTTPStatusError for an answer that is no success."""
+    """Somebody with a key and connections. Every method raises httpx.HTTPStatusError for an answer that is no success.
 
-    def __init__(self, api_url: str, key: str) -> None:
+    `patient`: reads are repeated while the API, or its database, is away, so that one lost answer ends no long run.
+    """
+
+    def __init__(self, api_url: str, key: str, *, patient: bool = False) -> None:
         self.key = key
+        self.patient = patient
         self.http = httpx.Client(
             base_url=api_url, headers={"Authorization": f"Bearer {key}"}, timeout=PATIENCE, verify=NO_TLS
         )
@@ -34,8 +38,10 @@ class Person:
         self.http.close()
 
     def get(self, path: str, **params: str | int | list[str]) -> Json:
-        """Asked again while the API, or its database, is away: one lost answer ends no long run."""
-        return _document(_until_answered(lambda: self.http.get(path, params=params), refusals=frozenset()))
+        def ask() -> httpx.Response:
+            return self.http.get(path, params=params)
+
+        return _document(_until_answered(ask, refusals=frozenset()) if self.patient else ask())
 
     def put(self, path: str, body: Json) -> Json:
         return _document(self.http.put(path, json=body))
@@ -57,8 +63,8 @@ class Person:
 class Tenant(Person):
     """Rents. `id` is the tenant's."""
 
-    def __init__(self, api_url: str, key: str, tenant_id: str) -> None:
-        super().__init__(api_url, key)
+    def __init__(self, api_url: str, key: str, tenant_id: str, *, patient: bool = False) -> None:
+        super().__init__(api_url, key, patient=patient)
         self.id = tenant_id
 
     def ask(self, wish: Json, key: str | None = None) -> httpx.Response:
@@ -153,7 +159,7 @@ class Operator(Person):
         tenant_id = str(self._post("/v1/tenants", {"name": name})["id"])
         self.limit_gpus(tenant_id, gpus)
         key = self._post(f"/v1/tenants/{tenant_id}/keys", {"name": "e2e", "role": "admin"})
-        return Tenant(str(self.http.base_url), key["secret"], tenant_id)
+        return Tenant(str(self.http.base_url), key["secret"], tenant_id, patient=self.patient)
 
     def limit_gpus(self, tenant_id: str, gpus: int) -> None:
         self.limit(tenant_id, "gpus", gpus)

@@ -169,6 +169,12 @@ def planned_together(fleet: Fleet, count: int, **changes: Any) -> list[Any]:
     return leases
 
 
+def led_together(fleet: Fleet, **changes: Any) -> list[Any]:
+    """Two of them, the leader first: only its attempt has parameters."""
+    leases = planned_together(fleet, 2, **changes)
+    return sorted(leases, key=lambda lease_id: fleet.attempts(lease_id)[0].params is None)
+
+
 def send_batch(fleet: Fleet) -> None:
     """Lets the leader send."""
     before = fleet.runs()
@@ -498,8 +504,7 @@ def user_data(params: Params) -> str:
 
 
 def test_an_attempt_without_company_gets_parameters_of_its_own_before_its_call(fleet: Fleet) -> None:
-    leases = planned_together(fleet, 2)
-    first, second = sorted(leases, key=lambda lease_id: fleet.attempts(lease_id)[0].params is None)
+    first, second = led_together(fleet)
     assert [fleet.attempts(lease_id)[0].params is None for lease_id in (first, second)] == [False, True]
     fleet.end(first)
     fleet.drive_to(first, "released")
@@ -523,8 +528,7 @@ def test_an_attempt_that_cannot_be_planned_alone_tries_the_next_offering(
     with monkeypatch.context() as patch:
         patch.setattr(AwsProvider, "plan", only_the_leader)
         patch.setattr(company, "_WINDOW", timedelta(seconds=2))
-        leases = planned_together(fleet, 2, wait_seconds=600)
-        leader, other = sorted(leases, key=lambda lease_id: fleet.attempts(lease_id)[0].params is None)
+        leader, other = led_together(fleet, wait_seconds=600)
         fleet.end(leader)
         fleet.drive_to(leader, "released")
         fleet.drive(lambda: fleet.attempts(other)[0].state == "refused")
