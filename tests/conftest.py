@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 import redis
 import structlog
+from xdist import is_xdist_worker
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
@@ -99,10 +100,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: (with_stack(item.nodeid) is None, -SECONDS.get(item.nodeid.partition("::")[0], 0)))
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Only the process that starts the others ends what earlier runs left: several at once would end it twice."""
+    if not is_xdist_worker(session):
+        sessions.end_dead()
+
+
 @pytest.fixture(scope="session")
 def server_directory() -> Iterator[Path]:
     """A short-named folder of this pytest process for what servers keep."""
-    sessions.end_dead()
     with sessions.folder() as folder:
         os.environ[MARKER] = str(folder)
         yield folder

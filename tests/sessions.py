@@ -11,6 +11,7 @@ import psutil
 
 from app.local.home import Home
 from app.local.leftovers import end_leftovers
+from app.local.private_files import write_private
 
 PREFIX = "gpulease-test-"
 
@@ -20,7 +21,7 @@ def folder() -> Iterator[Path]:
     """A folder that says whose it is."""
     me = psutil.Process()
     with tempfile.TemporaryDirectory(prefix=PREFIX) as name:
-        (Path(name) / "owner.json").write_text(json.dumps([me.pid, me.create_time()]))
+        write_private(Path(name) / "owner.json", json.dumps([me.pid, me.create_time()]))
         yield Path(name)
 
 

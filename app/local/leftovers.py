@@ -101,4 +101,4 @@ def remove_stale_pid_file(data_dir: Path) -> None:
     except (psutil.NoSuchProcess, ValueError, IndexError):
         alive = False
     if not alive:
-        pid_file.unlink()
+        pid_file.unlink(missing_ok=True)  # somebody else may have removed it by now

@@ -243,3 +243,17 @@ def test_a_pid_file_without_a_process_is_removed(tmp_path: Path, content: str) -
     pid_file.write_text(content)
     remove_stale_pid_file(tmp_path)
     assert not pid_file.exists()
+
+
+def test_a_pid_file_that_another_process_removes_meanwhile_is_no_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pid_file = tmp_path / "postmaster.pid"
+    pid_file.write_text("999999999\n/data\n1\n")
+
+    def gone(pid: int) -> psutil.Process:
+        pid_file.unlink()
+        raise psutil.NoSuchProcess(pid)
+
+    monkeypatch.setattr(psutil, "Process", gone)
+    remove_stale_pid_file(tmp_path)
