@@ -6,10 +6,11 @@ Both servers start at first use, one each per pytest process. `GPULEASE_DATABASE
 name other servers to use instead; of a PostgreSQL server only databases named `gpulease_test_…` are touched.
 """
 
+import asyncio
 import gc
 import os
 import secrets
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,7 @@ from app.settings.memory import settle_memory
 from tests import sessions
 from tests.databases import Databases
 from tests.durations import SECONDS
+from tests.kept_connections import KeptConnections
 
 EXTERNAL_DATABASE_URL = os.environ.pop("GPULEASE_DATABASE_URL", None)
 EXTERNAL_BROKER_URL = os.environ.pop("GPULEASE_BROKER_URL", None)
@@ -129,10 +131,19 @@ def postgres_server(server_directory: Path) -> Iterator[str]:
         yield cluster.admin_url
 
 
+@pytest.fixture(scope="session", autouse=True)
+async def kept_connections() -> AsyncIterator[KeptConnections]:
+    """Connections of this process to PostgreSQL, beyond a test."""
+    kept = KeptConnections(asyncio.get_running_loop())
+    with kept.in_use():
+        yield kept
+        await kept.close_async()
+
+
 @pytest.fixture(scope="session")
-def databases(postgres_server: str) -> Iterator[Databases]:
+def databases(postgres_server: str, kept_connections: KeptConnections) -> Iterator[Databases]:
     """The migrated database of this pytest process."""
-    made = Databases(postgres_server)
+    made = Databases(postgres_server, kept_connections)
     yield made
     made.close()
 

@@ -20,6 +20,7 @@ from sqlalchemy import Engine, create_engine, text
 from app.db.core.compiled import with_values
 from app.db.core.urls import sync_url
 from app.db.operations.invariants import CHECKS, violations
+from tests.kept_connections import KeptConnections
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -38,27 +39,23 @@ BEGIN
 END $$
 """
 
-# Replica mode switches foreign keys and append-only triggers off, so that the order does not matter.
-RESET = """
-DO $$
-DECLARE name text; columns text; filled boolean;
-BEGIN
-    SET LOCAL session_replication_role = replica;
-    SET LOCAL lock_timeout = '10s';
-    FOR name IN SELECT tablename FROM pg_tables WHERE schemaname = 'public' AND tablename <> 'alembic_version' LOOP
-        EXECUTE format('SELECT EXISTS (SELECT FROM public.%I)', name) INTO filled;
-        IF filled THEN
-            EXECUTE format('DELETE FROM public.%I', name);
-        END IF;
-    END LOOP;
-    FOR name IN SELECT tablename FROM pg_tables WHERE schemaname = 'seed' LOOP
-        SELECT string_agg(quote_ident(attname), ', ') INTO columns FROM pg_attribute
-        WHERE attrelid = format('public.%I', name)::regclass AND attnum > 0 AND NOT attisdropped AND attgenerated = '';
-        EXECUTE format('INSERT INTO public.%I (%s) OVERRIDING SYSTEM VALUE SELECT %s FROM seed.%I', name, columns, columns, name);
-    END LOOP;
-    PERFORM setval(format('%I.%I', schemaname, sequencename)::regclass, start_value, false)
-    FROM pg_sequences WHERE schemaname = 'public' AND last_value IS NOT NULL;
-END $$
+RESETS_BETWEEN_VACUUMS = 50
+"""Nothing else removes the rows that tests delete, and each search goes through all of them."""
+
+TABLES = "SELECT tablename FROM pg_tables WHERE schemaname = 'public' AND tablename <> 'alembic_version' ORDER BY 1"
+SEEDED = """
+SELECT tablename, (
+    SELECT string_agg(quote_ident(attname), ', ') FROM pg_attribute
+    WHERE attrelid = format('public.%I', tablename)::regclass AND attnum > 0 AND NOT attisdropped AND attgenerated = ''
+) FROM pg_tables WHERE schemaname = 'seed'
+"""
+REPLICA = "-c session_replication_role=replica -c lock_timeout=10s"
+"""Foreign keys and append-only triggers are off, so that the order does not matter. All the time: a change would have
+PostgreSQL plan each statement anew."""
+
+SEQUENCES = """
+SELECT format('setval(%L, %s, false)', format('%I.%I', schemaname, sequencename), start_value)
+FROM pg_sequences WHERE schemaname = 'public'
 """
 
 ANY_VIOLATION = text("SELECT " + " OR ".join(f"EXISTS ({with_values(check.statement)})" for check in CHECKS))
@@ -68,16 +65,49 @@ HANG_UP = """
 SELECT pg_terminate_backend(pid) FROM pg_stat_activity
 WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'
 """
+HANG_UP_BUT = text(HANG_UP + " AND pid <> ALL (:kept)")
+
+
+class Reset:
+    """Puts a database back. Its statements are always the same, so that PostgreSQL plans them once."""
+
+    def __init__(self, superuser: Engine) -> None:
+        self._engine = superuser
+        self._since_vacuum = 0
+        with superuser.connect() as connection:
+            tables = [sql.Identifier(name) for (name,) in connection.execute(text(TABLES))]
+            seeded = connection.execute(text(SEEDED)).all()
+            sequences = connection.execute(text(SEQUENCES)).all()
+        filled = sql.SQL("CASE WHEN EXISTS (SELECT FROM public.{0}) THEN {1} END")
+        each = [filled.format(table, sql.Literal(table.as_string())) for table in tables]
+        self._filled = sql.SQL("SELECT array_remove(ARRAY[{}], NULL)").format(sql.SQL(", ").join(each)).as_string()
+        seed = "INSERT INTO public.{0} ({1}) OVERRIDING SYSTEM VALUE SELECT {1} FROM seed.{0}"
+        self._fill = [seed.format(sql.Identifier(name).as_string(), columns) for name, columns in seeded]
+        self._count = "SELECT " + ", ".join(call for (call,) in sequences)
+
+    def __call__(self) -> None:
+        with self._engine.begin() as connection:
+            for table in connection.exec_driver_sql(self._filled).scalar_one():
+                connection.exec_driver_sql(f"DELETE FROM public.{table}")
+            for statement in (*self._fill, self._count):
+                connection.exec_driver_sql(statement)
+        self._since_vacuum += 1
+        if self._since_vacuum == RESETS_BETWEEN_VACUUMS:
+            self._since_vacuum = 0
+            with self._engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+                connection.exec_driver_sql("VACUUM")
 
 
 class Databases:
     """Makes its database at the first request. `admin_url` belongs to a superuser of a server for tests."""
 
-    def __init__(self, admin_url: str) -> None:
+    def __init__(self, admin_url: str, kept: KeptConnections | None = None) -> None:
         self._admin_url = admin_url
+        self._kept = kept
         self._name = f"gpulease_test_{os.getpid()}_{secrets.token_hex(3)}"
         self._password = secrets.token_hex(16)
         self._inspector: Engine | None = None
+        self._reset: Reset | None = None
 
     @property
     def url(self) -> str:
@@ -91,18 +121,23 @@ class Databases:
 
     @contextmanager
     def fresh(self) -> Iterator[str]:
-        """The URL of the database as the migrations left it. Connections left over are closed before and after."""
-        if self._inspector is None:
+        """The URL of the database as the migrations left it. Afterwards connections that are still in use are closed."""
+        if self._inspector is None or self._reset is None:
             self.create()
             self._inspector = create_engine(
-                sync_url(self._with(path=self._name)), pool_size=1, max_overflow=0, pool_pre_ping=True
+                sync_url(self.owner_url),
+                pool_size=1,
+                max_overflow=0,
+                pool_pre_ping=True,
+                connect_args={"prepare_threshold": 0, "options": REPLICA},
             )
+            self._reset = Reset(self._inspector)
         try:
             yield self.url
         finally:
             with self._inspector.begin() as connection:
-                connection.execute(text(HANG_UP))
-                connection.execute(text(RESET))
+                connection.execute(HANG_UP_BUT, {"kept": self._kept.pids() if self._kept else []})
+            self._reset()
 
     def create(self) -> str:
         """Makes and migrates the database, for a caller that resets the tables itself. Returns its URL."""

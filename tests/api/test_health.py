@@ -7,6 +7,7 @@ from fastapi import FastAPI
 from app.prerequisites import schema_revisions
 from app.services.container import Services
 from tests.api.conftest import Caller
+from tests.databases import end_connections, hang_up
 
 FINE = {"database": "ok", "schema": "ok", "session": "ok"}
 
@@ -69,6 +70,7 @@ async def test_without_a_database_the_process_is_alive_and_not_ready(
     name = database_url.rpartition("/")[2]
     with psycopg.connect(database_url, autocommit=True) as connection:
         connection.execute(f'ALTER DATABASE "{name}" CONNECTION LIMIT 0')
+        hang_up(connection)
         found = await anonymous.get("/readyz")
         connection.execute(f'ALTER DATABASE "{name}" CONNECTION LIMIT -1')
     assert (found.status_code, found.json()["checks"]["database"]) == (503, "unavailable")
@@ -84,9 +86,10 @@ async def test_without_a_database_the_process_is_alive_and_not_ready(
     ],
 )
 async def test_a_connection_that_lost_its_role_or_its_session_is_not_ready(
-    app: FastAPI, anonymous: Caller, change: str, complaint: str
+    app: FastAPI, anonymous: Caller, database_url: str, change: str, complaint: str
 ) -> None:
     """As behind a pooler that gives one client's session to another."""
+    end_connections(database_url)  # a new one has no prepared statement that it could miss
     services: Services = app.state.services
     async with services.health._database.transaction(None) as connection:
         raw = (await connection.get_raw_connection()).driver_connection

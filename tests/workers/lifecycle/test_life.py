@@ -4,6 +4,12 @@ from base64 import b64decode
 from collections.abc import Callable
 from email import message_from_bytes
 from gzip import decompress
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg.pq import TransactionStatus
+from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
 
 from app.local.waiting import wait_until
 from tests.workers.fleet import Fleet
@@ -71,3 +77,19 @@ def test_a_vm_starts_with_the_script_of_its_own_lease(fleet: Fleet) -> None:
     scripts = [part.get_payload(decode=True) for part in parts if part.get_content_type() == "text/x-shellscript"]
     assert b"#!/bin/sh\necho hello\n" in scripts
     assert not any(b"somebody else" in script for script in scripts if isinstance(script, bytes))
+
+
+def test_a_plain_life_rolls_no_transaction_back(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    """psycopg forgets all prepared statements of a connection at a rollback."""
+    in_transaction: list[bool] = []
+
+    def roll_back(_dialect: Any, pooled: Any) -> None:
+        driver: psycopg.Connection = getattr(pooled, "driver_connection", pooled)
+        in_transaction.append(driver.info.transaction_status != TransactionStatus.IDLE)
+        driver.rollback()
+
+    monkeypatch.setattr(PGDialect_psycopg, "do_rollback", roll_back)
+    lease_id = fleet.active()
+    fleet.end(lease_id)
+    fleet.drive_to(lease_id, "released")
+    assert not any(in_transaction)

@@ -6,6 +6,7 @@ waits when the slot comes. The others rest until somebody gathers them.
 
 import threading
 from datetime import datetime, timedelta
+from typing import Any
 from uuid import UUID
 
 from sqlalchemy import Connection
@@ -140,6 +141,8 @@ def gather(ctx: StepContext) -> Gathered | None:
             batch = _store_batch(connection, ctx, *known)
     except _NotStoredError:
         return None
+    if batch is None:
+        return None
     ctx.runtime.database.run(batch_company.wake_left(ctx.lease.tenant_id, ctx.row.attempt_batch_key))
     return batch
 
@@ -165,17 +168,20 @@ def _offering_and_image(ctx: StepContext) -> tuple[Offering, Image] | None:
     return offering, image
 
 
-def _store_batch(connection: Connection, ctx: StepContext, offering: Offering, image: Image) -> Gathered:
+def _store_batch(connection: Connection, ctx: StepContext, offering: Offering, image: Image) -> Gathered | None:
+    """None: nothing but the attempt's own claim has changed. It is committed: psycopg forgets prepared statements at a rollback."""
     runtime, settings = ctx.runtime, ctx.runtime.settings
     timing = {"call_seconds": call_seconds(settings), "hold_seconds": settings.claim_seconds}
     if connection.execute(*batch_company.lead(ctx.lease.id, ctx.claim_id, **timing)).first() is None:
-        raise _NotStoredError
+        return None
     key, limit = ctx.row.attempt_batch_key, most_together(runtime, offering.key) - 1
     company = batch_company.claim_company(
         ctx.lease.tenant_id, key, ctx.lease.id, limit=limit, number=runtime.presence.number, **timing
     )
     claimed = {LeaseId(row.id): row.claim_id for row in connection.execute(*company)}
-    spec = planned_spec(connection, ctx, offering, image) if claimed else None
+    if not claimed:
+        return None
+    spec = planned_spec(connection, ctx, offering, image)
     if spec is None:
         raise _NotStoredError
     slots = (ctx, *loaded(connection, runtime, claimed))
@@ -183,27 +189,27 @@ def _store_batch(connection: Connection, ctx: StepContext, offering: Offering, i
     for index, slot in enumerate(slots):
         rows.add(slot.attempt.id, *slot_hashes(slot, spec, batch_id, index))
     params = batch_params(ctx, spec, batch_id, slots)
-    attempt = ctx.attempt
-    connection.execute(
-        *batches.store(
-            {
-                "id": batch_id,
-                "tenant_id": ctx.lease.tenant_id,
-                "provider": attempt.provider,
-                "account": attempt.account,
-                "region": attempt.region,
-                "zone": attempt.zone,
-                "token": token_of_batch(ctx, batch_id),
-                "slots": len(slots),
-                "params": params,
-                "params_hash": key[:16],
-            }
-        )
-    )
+    connection.execute(*batches.store(_row_of_batch(ctx, batch_id, len(slots), params)))
     sent = connection.execute(*batches.sent(batch_id, rows)).all()
     if len(sent) != len(slots):
         raise _NotStoredError
     return Gathered(batch_id, spec, Sent(params, sent[0].last_sent_at), slots)
+
+
+def _row_of_batch(ctx: StepContext, batch_id: BatchId, slots: int, params: Params) -> dict[str, Any]:
+    attempt = ctx.attempt
+    return {
+        "id": batch_id,
+        "tenant_id": ctx.lease.tenant_id,
+        "provider": attempt.provider,
+        "account": attempt.account,
+        "region": attempt.region,
+        "zone": attempt.zone,
+        "token": token_of_batch(ctx, batch_id),
+        "slots": slots,
+        "params": params,
+        "params_hash": ctx.row.attempt_batch_key[:16],
+    }
 
 
 def loaded(connection: Connection, runtime: Runtime, claimed: dict[LeaseId, UUID]) -> list[StepContext]:
