@@ -101,7 +101,8 @@ async def test_stored_and_live_sums_make_up_the_ledger(alice: Caller, fleet: Fle
         assert abs(Decimal(found["groups"][0]["cost"]) - ledger) < Decimal("0.0001")
         assert sum(one["leases_created"] for one in found["items"]) == 1
     assert spent(before) > 0
-    assert 0 < spent(live_free) < spent(before), "finished hours are read from the stored sums"
+    # in the first minute of an hour nothing is live yet
+    assert 0 < spent(live_free) <= spent(before), "finished hours are read from the stored sums"
 
 
 async def test_an_average_of_the_current_hour_is_one_of_its_part_that_is_over(alice: Caller, fleet: Fleet) -> None:
