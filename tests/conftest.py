@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 import redis
 import structlog
+from hypothesis import HealthCheck, settings
 from xdist import is_xdist_worker
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
@@ -32,6 +33,17 @@ from tests.kept_connections import KeptConnections
 EXTERNAL_DATABASE_URL = os.environ.pop("GPULEASE_DATABASE_URL", None)
 EXTERNAL_BROKER_URL = os.environ.pop("GPULEASE_BROKER_URL", None)
 
+
+settings.register_profile(
+    "same-every-run",
+    derandomize=True,
+    database=None,
+    # how fast the machine is must not decide
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    max_examples=100,
+)
+settings.load_profile("same-every-run")
 
 # what the program logs within a test is shown when it fails; Rich's tracebacks would take longer than the test
 structlog.configure(
@@ -123,9 +135,9 @@ def postgres_server(server_directory: Path) -> Iterator[str]:
     if EXTERNAL_DATABASE_URL is not None:
         yield EXTERNAL_DATABASE_URL
         return
-    settings = {**embedded_postgres.SETTINGS, **embedded_postgres.FORGETFUL}
+    forgetful = {**embedded_postgres.SETTINGS, **embedded_postgres.FORGETFUL}
     cluster = embedded_postgres.EmbeddedCluster(
-        server_directory / "postgres", free_port(), secrets.token_hex(16), settings
+        server_directory / "postgres", free_port(), secrets.token_hex(16), forgetful
     )
     with embedded_postgres.running(cluster):
         yield cluster.admin_url

@@ -132,6 +132,8 @@ class Databases:
                 connect_args={"prepare_threshold": 0, "options": REPLICA},
             )
             self._reset = Reset(self._inspector)
+            if self._kept is not None:
+                self._kept.of.add(self._name)
         try:
             yield self.url
         finally:

@@ -67,12 +67,13 @@ class _Idle:
 
 
 class KeptConnections:
-    """Those of psycopg, and those of asyncpg that the event loop of all tests has opened."""
+    """Those of psycopg, and those of asyncpg that the event loop of all tests has opened. `of`: the databases they lead to."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._idle = _Idle()
         self._idle_async = _Idle()
         self._loop: asyncio.AbstractEventLoop | None = loop
+        self.of: set[str] = set()
 
     def pids(self) -> list[int]:
         """The server processes of those that no engine uses now."""
@@ -119,7 +120,9 @@ class KeptConnections:
         return self._idle.note(psycopg.connect(*args, **named), origin)  # type: ignore[no-any-return]
 
     def _keep(self, connection: psycopg.Connection[Any]) -> None:
-        if connection.info.transaction_status != TransactionStatus.IDLE or not self._idle.keep(connection):
+        info = connection.info
+        idle = info.transaction_status == TransactionStatus.IDLE and info.dbname in self.of
+        if not idle or not self._idle.keep(connection):
             self._idle.forget(connection)
             connection.close()
 
@@ -132,7 +135,10 @@ class KeptConnections:
                 return kept
             self._idle_async.forget(kept)
         opened = dialect.loaded_dbapi.connect(*args, **named)
-        return self._idle_async.note(opened, origin) if asyncio.get_running_loop() is self._loop else opened
+        if asyncio.get_running_loop() is self._loop and named.get("database") in self.of:
+            return self._idle_async.note(opened, origin)
+        self._idle_async.forget(opened)  # one that had its id may have been kept
+        return opened
 
     def _keep_async(self, connection: Any) -> None:
         driver: asyncpg.Connection = connection.driver_connection
