@@ -45,7 +45,9 @@ def what_has_ended_is_not_rebooted(backend: Backend) -> None:
 @case(Power.CONSOLE)
 def the_console_is_clean_text_and_empty_before_there_is_any(backend: Backend) -> None:
     vm = launch(backend)
-    assert backend.provider.console_output(backend.region, vm.id) == ""
+    at_first = backend.provider.console_output(backend.region, vm.id)
+    if look(backend, vm.id).state is not VmState.RUNNING:  # on a busy machine it may be
+        assert at_first == ""
     await_state(backend, vm.id, VmState.RUNNING)
     text = backend.provider.console_output(backend.region, vm.id)
     assert "Linux version" in text
