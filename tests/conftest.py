@@ -40,7 +40,7 @@ settings.register_profile(
     database=None,
     # how fast the machine is must not decide
     deadline=None,
-    suppress_health_check=[HealthCheck.too_slow],
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
     max_examples=100,
 )
 settings.load_profile("same-every-run")

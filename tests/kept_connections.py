@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
-from weakref import WeakSet
+from weakref import WeakKeyDictionary, WeakSet
 
 import asyncpg
 import psycopg
@@ -32,29 +32,25 @@ class _Idle:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._by_origin: defaultdict[str, list[Any]] = defaultdict(list)
-        self._origin: dict[int, str] = {}
+        self._origins: WeakKeyDictionary[Any, str] = WeakKeyDictionary()
 
     def take(self, origin: str) -> Any:
         with self._lock:
             idle = self._by_origin[origin]
             return idle.pop() if idle else None
 
-    def note(self, connection: Any, origin: str) -> Any:
-        """Where a new connection may be kept."""
-        self._origin[id(connection)] = origin
-        return connection
+    def may_keep(self, driver: Any, origin: str) -> None:
+        """Of a new connection of the driver."""
+        self._origins[driver] = origin
 
-    def keep(self, connection: Any) -> bool:
+    def keep(self, connection: Any, driver: Any) -> bool:
         """False: it cannot be kept."""
         with self._lock:
-            origin = self._origin.get(id(connection))
+            origin = self._origins.get(driver)
             if origin is None or len(self._by_origin[origin]) == _MOST:
                 return False
             self._by_origin[origin].append(connection)
             return True
-
-    def forget(self, connection: Any) -> None:
-        self._origin.pop(id(connection), None)
 
     def all(self) -> list[Any]:
         with self._lock:
@@ -116,35 +112,32 @@ class KeptConnections:
         while (kept := self._idle.take(origin)) is not None:
             if _is_as_new(kept):
                 return kept  # type: ignore[no-any-return]
-            self._idle.forget(kept)
-        return self._idle.note(psycopg.connect(*args, **named), origin)  # type: ignore[no-any-return]
+        opened = psycopg.connect(*args, **named)
+        if opened.info.dbname in self.of:
+            self._idle.may_keep(opened, origin)
+        return opened
 
     def _keep(self, connection: psycopg.Connection[Any]) -> None:
-        info = connection.info
-        idle = info.transaction_status == TransactionStatus.IDLE and info.dbname in self.of
-        if not idle or not self._idle.keep(connection):
-            self._idle.forget(connection)
+        idle = connection.info.transaction_status == TransactionStatus.IDLE
+        if not idle or not self._idle.keep(connection, connection):
             connection.close()
 
     def _take_async(self, dialect: PGDialect_asyncpg, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
+        if asyncio.get_running_loop() is not self._loop or named.get("database") not in self.of:
+            return dialect.loaded_dbapi.connect(*args, **named)
         known: Any = dialect
-        set_up = known._json_deserializer, known._on_connect_isolation_level
-        origin = repr((args, sorted(named.items()), set_up))
-        while asyncio.get_running_loop() is self._loop and (kept := self._idle_async.take(origin)) is not None:
+        origin = repr((args, sorted(named.items()), known._json_deserializer, known._on_connect_isolation_level))
+        while (kept := self._idle_async.take(origin)) is not None:
             if await_only(_is_as_new_async(kept.driver_connection)):
                 return kept
-            self._idle_async.forget(kept)
-        opened = dialect.loaded_dbapi.connect(*args, **named)
-        if asyncio.get_running_loop() is self._loop and named.get("database") in self.of:
-            return self._idle_async.note(opened, origin)
-        self._idle_async.forget(opened)  # one that had its id may have been kept
+        opened: Any = dialect.loaded_dbapi.connect(*args, **named)
+        self._idle_async.may_keep(opened.driver_connection, origin)
         return opened
 
     def _keep_async(self, connection: Any) -> None:
         driver: asyncpg.Connection = connection.driver_connection
-        idle = not driver.is_closed() and not driver.is_in_transaction()
-        if not idle or asyncio.get_running_loop() is not self._loop or not self._idle_async.keep(connection):
-            self._idle_async.forget(connection)
+        idle = self._loop is not None and not driver.is_closed() and not driver.is_in_transaction()
+        if not idle or not self._idle_async.keep(connection, driver):
             connection.close()
 
 

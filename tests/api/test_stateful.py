@@ -164,7 +164,7 @@ class TenantLife(stateful.RuleBasedStateMachine):
 def test_no_sequence_of_what_people_do_breaks_the_model(make_settings: MakeSettings, database_url: str) -> None:
     fleet = Fleet(database_url)
     fleet.catalogue()
-    settings = hypothesis.settings(max_examples=EXAMPLES, stateful_step_count=STEPS, deadline=None, derandomize=True)
+    settings = hypothesis.settings(max_examples=EXAMPLES, stateful_step_count=STEPS)
     serve = serving(make_settings(key_cache_seconds=0.0))
     with start_blocking_portal() as portal, portal.wrap_async_context_manager(serve) as app:
         service = Service(portal, app, ensure_operator_key(database_url, None), fleet)

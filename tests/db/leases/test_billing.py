@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import DateTime, Numeric, delete, func, insert, literal, select, update
 
@@ -21,10 +21,7 @@ START = datetime(2026, 11, 1, 12, tzinfo=UTC)
 RUNS = st.timedeltas(min_value=timedelta(0), max_value=timedelta(hours=9))
 CHANGES = st.dictionaries(st.timedeltas(timedelta(hours=-1), timedelta(hours=10)), PRICES, max_size=5)
 
-REUSED = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 
-
-@REUSED
 @given(price=PRICES, since=TIMES, term=TERMS)
 def test_sql_and_domain_agree(store: Store, price: Decimal, since: datetime, term: timedelta) -> None:
     moments = (literal(moment, DateTime(timezone=True)) for moment in (since, since + term))
@@ -32,7 +29,6 @@ def test_sql_and_domain_agree(store: Store, price: Decimal, since: datetime, ter
     assert abs(found - cost(price, term)) < Decimal("1e-9")
 
 
-@REUSED
 @given(compute=PRICES, disk=st.none() | PRICES, address=st.none() | PRICES, run=RUNS, changes=CHANGES)
 def test_the_segments_of_an_attempt_cost_what_closes_it(
     store: Store,
@@ -59,7 +55,6 @@ def test_the_segments_of_an_attempt_cost_what_closes_it(
     assert abs(in_sql - exact) <= Decimal("0.000001")
 
 
-@REUSED
 @given(cap=PRICES, closed=PRICES, rate=PRICES)
 def test_at_the_time_that_a_cap_is_reached_the_cost_is_the_cap(
     store: Store, cap: Decimal, closed: Decimal, rate: Decimal

@@ -4,7 +4,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlalchemy import insert, select, update
 
@@ -68,7 +68,7 @@ def tell(store: Store, lease_id: LeaseId, run: Idleness, notice: int) -> int:
     return store.changed(idleness.tell(lease_id, NewEvent(data), run, notice, PERIOD))
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60)
 @given(
     rules | st.none(),
     floors | st.none(),

@@ -5,7 +5,7 @@ from decimal import Decimal
 from types import SimpleNamespace
 from typing import Any, cast
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlalchemy import Row, insert, select, text
 
@@ -90,7 +90,7 @@ money = st.decimals(min_value=0, max_value=1000, places=6)
 ends = st.timedeltas(min_value=-HOUR, max_value=timedelta(days=40))
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=30)
 @given(
     closed=money,
     rate=st.none() | st.decimals(min_value=0, max_value=500, places=6),

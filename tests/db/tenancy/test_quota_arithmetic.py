@@ -265,7 +265,5 @@ def test_no_sequence_of_changes_makes_the_count_differ_from_what_leases_hold(
         max_examples=EXAMPLES,
         stateful_step_count=STEPS,
         phases=[hypothesis.Phase.generate],  # shrinking over a database takes minutes: the sequence is shown as found
-        deadline=None,
-        database=None,
     )
     stateful.run_state_machine_as_test(hypothesis.seed(seed)(machine), settings=settings)

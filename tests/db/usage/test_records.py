@@ -5,7 +5,7 @@ from decimal import Decimal
 from itertools import pairwise
 from typing import Any
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlalchemy import delete, insert, text
 
@@ -58,7 +58,7 @@ def must_add_up(store: Store, attempt_id: str, one: Billed) -> None:
     assert abs(sum(row.disk_gib_hours for row in rows) - spent * 100 / 3600) < EXACT
 
 
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=20)
 @given(data=st.data(), first=st.sampled_from(sorted(MONTHS.values())), zone=st.sampled_from(ZONES))
 def test_records_are_the_ledger_and_closed_hours_never_change(
     store: Store, data: st.DataObject, first: datetime, zone: str

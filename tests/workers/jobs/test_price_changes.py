@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import delete, func, insert, select, update
 
@@ -82,9 +82,7 @@ def close(store: Store, lease_id: LeaseId, attempt_id: AttemptId, ended: timedel
         assert connection.execute(*write(lease_id, EVENT, given={"cost": rest}, values=values)).first() is not None
 
 
-@settings(
-    max_examples=15, phases=[Phase.generate], suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None
-)
+@settings(max_examples=15, phases=[Phase.generate])
 @given(first=PRICES, disk=PRICES, steps=STEPS, ended=st.timedeltas(timedelta(0), timedelta(hours=6)))
 def test_a_lease_costs_the_sum_of_its_segments(
     store: Store,

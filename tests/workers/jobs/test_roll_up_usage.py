@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlalchemy import delete, func, insert, select, text, update
 
@@ -129,7 +129,7 @@ def must_agree(store: Store, histories: list[Billed], at: datetime) -> None:
     assert abs(total(store, UsageStep.DAY, tenant=ALL) - days) < EXACT
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25)
 @given(
     histories=st.lists(BILLED, min_size=1, max_size=6),
     seen_until=st.timedeltas(min_value=timedelta(0), max_value=timedelta(hours=60)),
