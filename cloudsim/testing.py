@@ -163,7 +163,9 @@ def running(
     finally:
         control.close()
         server.should_exit = True
-        thread.join(START_SECONDS)
+        # uvicorn takes two tenths of a second to end, as long as many a test; what it writes is waited for
+        if state is not None:
+            thread.join(START_SECONDS)
 
 
 def _free_port() -> int:
