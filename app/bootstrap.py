@@ -20,6 +20,7 @@ from app.prerequisites import check_database, schema_revisions
 from app.services.container import Services
 from app.services.context import ServiceContext
 from app.services.event_stream import POLL_SECONDS
+from app.services.gpu_samples import COUNT_SECONDS
 from app.settings import Settings, load_settings
 
 _WRITE_USES_SECONDS = 10.0
@@ -62,6 +63,7 @@ def build_api(settings: Settings, traces: Traces | None = None) -> FastAPI:
             *((SYNC_SECONDS, limiter.keep_in_step) for limiter in limits.values()),
             (POLL_SECONDS, services.streams.look),
             (_WRITE_USES_SECONDS, services.authenticator.write_uses),
+            (COUNT_SECONDS, services.gpu_samples.write_counts),
         ):
             yield
         await asyncio.to_thread(hints.stop)

@@ -163,6 +163,10 @@ async def _is_as_new_async(connection: asyncpg.Connection) -> bool:
     except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError):
         connection.terminate()
         return False
+    except asyncio.CancelledError:
+        # an application ends while one of its background tasks takes this connection
+        connection.terminate()
+        raise
     return True
 
 

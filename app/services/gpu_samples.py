@@ -1,6 +1,5 @@
 """Samples of the agents in VMs: who may send them, and how often. Refusals are counted."""
 
-import asyncio
 import math
 import re
 import time
@@ -11,7 +10,7 @@ from typing import Any
 
 import orjson
 
-from app.db.core.engine import DatabaseUnavailable, fetch
+from app.db.core.engine import fetch
 from app.db.gpus import samples as statements
 from app.domain.gpu_benchmarks import parse_benchmark
 from app.domain.gpu_samples import parse_samples
@@ -24,7 +23,8 @@ from app.services.gpu_health import GpuHealthService
 from app.services.sample_batches import SampleBatches, too_soon
 
 _TOKEN = re.compile(r"[0-9a-f]{64}")
-_COUNT_SECONDS = 1.0
+COUNT_SECONDS = 1.0
+"""Between two calls of `write_counts`."""
 _REMEMBERED = 20_000
 _MOST_COUNTED = 500
 
@@ -48,7 +48,6 @@ class GpuSampleService:
         self._clock = clock
         self._accepted: OrderedDict[bytes, float] = OrderedDict()
         self._refused: Counter[bytes] = Counter()
-        self._counting = False
 
     async def is_known(self, token: str) -> bool:
         """Whether `token` belongs to a VM that has not ended. Text that cannot be a token costs no query."""
@@ -76,6 +75,13 @@ class GpuSampleService:
         self._remember(presented)
         if report.benchmark is not None:
             await self._store_benchmark(token, report.benchmark)
+
+    async def write_counts(self) -> None:
+        """Adds what was refused since the last call to the counts of its leases. Raises DatabaseUnavailable."""
+        counts, self._refused = self._refused, Counter()
+        for presented, refused in counts.items():
+            async with self._database.transaction(None) as connection:
+                await fetch(connection, statements.COUNT_REFUSED, {"hash": presented, "refused": refused})
 
     async def _store_benchmark(self, token: str, benchmark: Mapping[str, Any]) -> None:
         """Nothing happens when the attempt has just ended."""
@@ -107,23 +113,9 @@ class GpuSampleService:
         self._count(presented)
 
     def _count(self, presented: bytes) -> None:
-        """Counts a refusal on the lease, with others of the same second."""
+        """Counts a refusal; `write_counts` stores it."""
         if presented in self._refused or len(self._refused) < _MOST_COUNTED:
             self._refused[presented] += 1
-        if not self._counting:
-            self._counting = True
-            self._batches.start(self._write_counts())
-
-    async def _write_counts(self) -> None:
-        await asyncio.sleep(_COUNT_SECONDS)
-        counts, self._refused = self._refused, Counter()
-        self._counting = False
-        for presented, refused in counts.items():
-            try:
-                async with self._database.transaction(None) as connection:
-                    await fetch(connection, statements.COUNT_REFUSED, {"hash": presented, "refused": refused})
-            except DatabaseUnavailable:
-                return
 
 
 def _presented(token: str | None) -> tuple[str, bytes]:

@@ -61,7 +61,7 @@ class SampleBatches:
         self._pending[presented] = item
         if not self._storing:
             self._storing = True
-            self.start(self._store_pending())
+            self._start(self._store_pending())
         await item.answer
 
     async def reporters(self, hashes: Sequence[bytes]) -> dict[bytes, Mapping[str, Any]]:
@@ -69,7 +69,7 @@ class SampleBatches:
         rows = await self._database.fetch(None, statements.REPORTERS, hashes=hashes)
         return {row["agent_hash"]: row for row in rows}
 
-    def start(self, work: Coroutine[Any, Any, None]) -> None:
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
         """Runs `work` beside the caller."""
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
@@ -92,7 +92,7 @@ class SampleBatches:
             ready = [(item, known[item.hash]) for item in items if self._is_due(item, known.get(item.hash))]
             changed = [pair for pair in ready if _must_judge(*pair)]
             for item, row in changed:
-                self.start(self._judge_and_write(item, row))
+                self._start(self._judge_and_write(item, row))
             await self._write([pair for pair in ready if pair not in changed])
         except Exception as error:  # noqa: BLE001 - each request gets it as its own
             if isinstance(error, DatabaseUnavailable) or len(items) == 1:

@@ -10,7 +10,8 @@ import httpx
 import pytest
 
 from app.domain.tokens import agent_hash
-from tests.api.conftest import Caller
+from app.prerequisites import ensure_operator_key
+from tests.api.conftest import Caller, MakeSettings, new_tenant, serving
 from tests.api.fleet import Fleet
 from tests.domain.test_gpu_samples import gpu, report, sample
 
@@ -169,6 +170,16 @@ async def test_bad_samples_are_refused_and_counted_never_stored(vm: Vm, body: by
         assert time.monotonic() < deadline
         await asyncio.sleep(0.05)
     assert (len(vm.stored()), vm.latest()["sampled_at"]) == (1, before)
+
+
+async def test_refusals_just_before_the_api_ends_are_counted(
+    fleet: Fleet, database_url: str, make_settings: MakeSettings
+) -> None:
+    async with serving(make_settings()) as app, Caller(app, ensure_operator_key(database_url, None)) as operator:
+        vm = await make_vm(fleet, await new_tenant(operator, "alice", gpus=8, leases=10))
+        assert (await vm.send(report(at(1)))).status_code == 204
+        assert (await vm.send(b"{")).status_code == 422
+    assert vm.latest()["refused"] == 1
 
 
 async def test_another_type_of_body_is_refused(vm: Vm) -> None:
