@@ -12,7 +12,7 @@ from workers.runtime import Runtime
 
 _TABLES = ("account", "account_region", "offering", "part_price")
 _TYPES = ("g4dn.xlarge", "g4dn.2xlarge", "g5.xlarge", "g5.8xlarge", "g5.12xlarge", "p4d.24xlarge", "p5.48xlarge")
-"""What tests ask for. Each of them would read, rank and remove 300 offerings otherwise."""
+"""What tests ask for. Each of them would read, rank and remove 300 offerings otherwise. A refresh adds the others."""
 _COLUMNS = ", ".join(f'"{one.name}"' for one in offering.columns)
 _AS_OF_NOW = _COLUMNS.replace('"refreshed_at"', "now()")
 

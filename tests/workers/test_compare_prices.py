@@ -89,6 +89,7 @@ def test_a_price_that_is_not_told_any_more_is_kept(fleet: Fleet) -> None:
 def test_new_offerings_are_priced_at_once(fleet: Fleet) -> None:
     every = job_specs(fleet.runtime.settings).refresh
     runner = PeriodicRunner(fleet.runtime, {PRICES: every[PRICES]})
+    fleet.refresh()
     assert runner.run_one()
     assert not runner.run_one()
     fleet.refresh()
