@@ -89,7 +89,7 @@ class ByFile(LoadScopeScheduling):  # type: ignore[misc]  # its base ships no ty
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """What `-n auto` means. On two cores, six processes took 941 s, four 683 s: more of them only empty each other's caches."""
+    """What `-n auto` means. More processes take more CPU time for the same tests (docs/decisions/0071)."""
     return 2 * min(os.cpu_count() or 1, MOST_CORES)
 
 

@@ -160,7 +160,7 @@ def _is_as_new(connection: psycopg.Connection[Any]) -> bool:
 async def _is_as_new_async(connection: asyncpg.Connection) -> bool:
     try:
         await connection.execute(_FORGET)
-    except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError):
+    except (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError):
         connection.terminate()
         return False
     except asyncio.CancelledError:

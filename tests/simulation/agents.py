@@ -162,7 +162,7 @@ class Agents:
             "benchmark": None,
         }
         try:
-            complete(self._samples.accept((machine.agent or {})["token"], orjson.dumps(body)))
+            complete(self._accept((machine.agent or {})["token"], orjson.dumps(body)))
         except InvalidToken:
             truth.unsent = []
             return
@@ -171,6 +171,12 @@ class Agents:
         self._grounds.scheduler.count("agent: samples sent")
         truth.accepted += [(one["at"], all(not gpu["utilization"] for gpu in one["gpus"])) for one in truth.unsent]
         truth.unsent = []
+
+    async def _accept(self, token: str, body: bytes) -> None:
+        try:
+            await self._samples.accept(token, body)
+        finally:
+            await self._samples.write_counts()
 
     def _runs(self, machine: Machine, boot: int) -> bool:
         truth = machine.gpus

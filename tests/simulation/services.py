@@ -18,7 +18,7 @@ from app.db.core.reads import within_tenant
 from app.db.core.tenant_scope import EVERY_TENANT, TENANT
 from app.domain.ids import LeaseId
 from app.domain.schema import SchemaRevisions
-from app.services import gpu_samples, offering_cache, sample_batches
+from app.services import offering_cache, sample_batches
 from app.services.context import ServiceContext
 from tests.simulation.processes import Grounds
 
@@ -47,10 +47,9 @@ def complete(work: Coroutine[Any, Any, T]) -> T:
 
 @contextmanager
 def without_waits() -> Iterator[None]:
-    """What services do after some milliseconds or a second is done at once."""
+    """What services do after some milliseconds is done at once."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sample_batches, "_WINDOW_SECONDS", 0)
-        patch.setattr(gpu_samples, "_COUNT_SECONDS", 0)
         patch.setattr(offering_cache, "_MEASURED_SECONDS", 0)
         yield
 
