@@ -164,7 +164,7 @@ async def _is_as_new_async(connection: asyncpg.Connection) -> bool:
         connection.terminate()
         return False
     except asyncio.CancelledError:
-        # an application ends while one of its background tasks takes this connection
+        # the task that wanted it was cancelled
         connection.terminate()
         raise
     return True
