@@ -6,7 +6,7 @@ Nothing runs by itself. `drive` takes the place of sweeper, watch and inventory 
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from datetime import datetime
+from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -363,6 +363,11 @@ class Fleet:
     def end_cool_offs(self) -> None:
         self.runtime.database.run(update(offering).values(cool_until=None))
         self.runtime.catalogue.forget()
+
+    def end_claims(self, *lease_ids: LeaseId) -> None:
+        """As if the worker that claimed these leases had been silent for as long as a claim lasts."""
+        over = {"held_until": func.now() - timedelta(seconds=1), "next_due": func.now()}
+        self.runtime.database.run(update(lease).where(lease.c.id.in_(lease_ids)).values(over))
 
     def make_due(self, lease_id: LeaseId) -> None:
         self.runtime.database.run(update(lease).where(lease.c.id == lease_id).values(next_due=text("now()")))

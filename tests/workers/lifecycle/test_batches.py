@@ -15,7 +15,6 @@ from app.db.schema.tables import attempt, launch_batch, lease, provider_bucket
 from app.domain.ids import TenantId
 from app.domain.tokens import agent_hash, host_key_hash, slot_token
 from cloudsim.user_data import cloud_configs
-from tests.workers.conftest import QUICK
 from tests.workers.fleet import ACCOUNT, REGION, Fleet
 from tests.workers.late import LOST, Answer, Scripted, Stall
 from workers.lifecycle.steps import company
@@ -23,8 +22,8 @@ from workers.providers.aws.adapter import AwsProvider
 from workers.providers.errors import InsufficientCapacity, InvalidSpec, Throttled
 from workers.providers.types import BatchLaunched, LaunchSpec, Params
 
-KILLED = {**QUICK, "unknown_retry_seconds": 10.0}
-"""The claims of a killed worker run out soon, and then there is time to repeat its call, however slow the machine is."""
+PATIENT = {"unknown_retry_seconds": 10.0}
+"""There is time to repeat the call of a killed worker, however slow the machine is."""
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIHPBLvpGMa8Ck+CZFsl3sHC4vtX5kV3fMw9vMkKPmXYT"
 
 
@@ -356,28 +355,29 @@ class CrashAfterTheCall(AwsProvider):
 
 @pytest.mark.parametrize("provider", [CrashBeforeTheCall, CrashAfterTheCall])
 def test_a_kill_around_the_call_leaves_no_twin(make_fleet: Callable[..., Fleet], provider: type[AwsProvider]) -> None:
-    first = make_fleet(connect_account=provider, **KILLED)
+    first = make_fleet(connect_account=provider, **PATIENT)
     leases = planned_together(first, 5)
-    killed(first)
-    second = make_fleet(**KILLED)
+    killed(first, leases)
+    second = make_fleet(**PATIENT)
     drive_all(second, leases, "active")
     assert len(second.sim.instances()) == 5
     assert [len(second.attempts(lease_id)) for lease_id in leases] == [1] * 5
     assert second.orphans() == []
 
 
-def killed(fleet: Fleet) -> None:
+def killed(fleet: Fleet, leases: list[Any]) -> None:
     """The worker dies in its call; its claims run out."""
     with pytest.raises(CrashedError):
         fleet.drive(lambda: False)
+    fleet.end_claims(*leases)
 
 
 def test_a_part_of_the_vms_after_a_kill(make_fleet: Callable[..., Fleet]) -> None:
-    first = make_fleet(connect_account=CrashAfterTheCall, **KILLED)
+    first = make_fleet(connect_account=CrashAfterTheCall, **PATIENT)
     first.sim.fault("RunInstances", "partial", times=1, count=2)
     leases = planned_together(first, 5, wait_seconds=60)
-    killed(first)
-    second = make_fleet(**KILLED)
+    killed(first, leases)
+    second = make_fleet(**PATIENT)
     drive_all(second, leases, "active")
     first_attempts = Counter(one[0] for one in states(second, leases))
     assert first_attempts["known"] == 2
@@ -404,8 +404,7 @@ def test_an_answer_that_comes_after_another_worker_took_over_changes_nothing(
     before: list[Any] = []
 
     def take_over() -> None:
-        values = {"held_until": func.now() - timedelta(seconds=1), "next_due": func.now()}
-        first.runtime.database.run(update(lease).where(lease.c.id.in_(leases)).values(values))
+        first.end_claims(*leases)
         first.runtime.database.run(update(attempt).values(retry_at=None))
         drive_all(second, leases, "active")
         before.extend(second.attempts(lease_id) for lease_id in leases)

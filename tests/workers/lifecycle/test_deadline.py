@@ -8,9 +8,7 @@ from typing import Any, cast
 
 import boto3
 import pytest
-from sqlalchemy import text, update
 
-from app.db.schema.tables import lease
 from app.domain.ids import LeaseId
 from app.settings import AccountSettings, Settings
 from tests.workers.fleet import ACCOUNT, REGION, Fleet
@@ -100,9 +98,8 @@ def test_an_older_tag_that_lands_late_is_renewed_within_one_inventory_cycle(
     with ThreadPoolExecutor(1) as thread:
         step = thread.submit(stalling.step)
         fleet.wait_for(lambda: bool(slow) and slow[0].stalled.is_set())
-        fleet.runtime.database.run(update(lease).values(held_until=text("now() - interval '1 second'")))
+        fleet.end_claims(lease_id)
         fleet.extend(lease_id, 10_000)
-        fleet.make_due(lease_id)
         fleet.drive(lambda: fleet.step() == 0)
         newer = fleet.lease(lease_id)
         assert tagged(fleet) == expected(newer)

@@ -14,7 +14,7 @@ import pytest
 from sqlalchemy import func, update
 
 from app.db.leases import reboots
-from app.db.schema.tables import attempt, lease
+from app.db.schema.tables import attempt
 from app.domain.ids import LeaseId
 from tests.workers.fleet import ACCOUNT, Fleet
 from tests.workers.late import LOST, Answer, Scripted, Stall
@@ -58,8 +58,7 @@ class Workers:
         """Moves a lease by the first worker, whose call of this name stalls until its claim has run out and `goes_on` is over."""
 
         def meanwhile() -> None:
-            gone = {"held_until": func.now() - timedelta(seconds=1), "next_due": func.now()}
-            self.first.runtime.database.run(update(lease).where(lease.c.id == lease_id).values(gone))
+            self.first.end_claims(lease_id)
             goes_on()
             self.before = self.rows(lease_id)
 

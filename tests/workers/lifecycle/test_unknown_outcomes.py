@@ -8,7 +8,6 @@ from sqlalchemy import text, update
 from app.db.schema.tables import attempt
 from app.domain.ids import LeaseId
 from app.domain.tags import ATTEMPT, INSTALLATION, LEASE, TENANT
-from tests.workers.conftest import QUICK
 from tests.workers.fleet import Fleet
 from workers.providers.aws.adapter import AwsProvider
 from workers.providers.types import Params, Vm
@@ -58,12 +57,13 @@ def test_a_hanging_call_is_given_up_and_repeated_with_the_same_token(quick_fleet
 
 
 def test_a_worker_killed_between_call_and_record_leaves_one_vm(make_fleet: Callable[..., Fleet]) -> None:
-    first = make_fleet(connect_account=CrashAfterLaunch, **QUICK, unknown_retry_seconds=10.0)
+    first = make_fleet(connect_account=CrashAfterLaunch, unknown_retry_seconds=10.0)
     lease_id = first.create()
     with pytest.raises(CrashedError):
         first.step()
+    first.end_claims(lease_id)
     assert len(first.vms()) == 1
-    second = make_fleet(**QUICK, unknown_retry_seconds=10.0)
+    second = make_fleet(unknown_retry_seconds=10.0)
     assert second.drive_to(lease_id, "active", "failed").state == "active"
     assert len(second.sim.instances()) == 1
     assert [a.n for a in second.attempts(lease_id)] == [1]
