@@ -145,8 +145,9 @@ class Control:
 def running(
     profile: ProfileName = "fast", *, clock: Clock = system_clock, state: Path | None = None, **settings: Any
 ) -> Iterator[Control]:
-    """A simulation on a free port of its own, with `settings` over the profile's; ends with the block.
+    """A simulation on a free port of its own, with `settings` over the profile's.
 
+    It ends soon after the block. With `state`, the block waits until the file is written.
     `clock` lets a test own the time of the clouds; waits of faults (`delay`, `hang`) always take real time.
     """
     simulation = Simulation(PROFILES[profile].changed(**settings), state=state, clock=clock)
@@ -163,7 +164,7 @@ def running(
     finally:
         control.close()
         server.should_exit = True
-        # uvicorn takes two tenths of a second to end, as long as many a test; what it writes is waited for
+        # uvicorn takes two tenths of a second to end, as long as many a test
         if state is not None:
             thread.join(START_SECONDS)
 

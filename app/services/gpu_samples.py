@@ -79,9 +79,10 @@ class GpuSampleService:
     async def write_counts(self) -> None:
         """Adds what was refused since the last call to the counts of its leases. Raises DatabaseUnavailable."""
         counts, self._refused = self._refused, Counter()
-        for presented, refused in counts.items():
+        if counts:
             async with self._database.transaction(None) as connection:
-                await fetch(connection, statements.COUNT_REFUSED, {"hash": presented, "refused": refused})
+                given = {"hashes": list(counts), "refused": list(counts.values())}
+                await fetch(connection, statements.COUNT_REFUSED, given)
 
     async def _store_benchmark(self, token: str, benchmark: Mapping[str, Any]) -> None:
         """Nothing happens when the attempt has just ended."""

@@ -9,6 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
+from app import bootstrap
 from app.domain.tokens import agent_hash
 from app.prerequisites import ensure_operator_key
 from tests.api.conftest import Caller, MakeSettings, new_tenant, serving
@@ -172,14 +173,20 @@ async def test_bad_samples_are_refused_and_counted_never_stored(vm: Vm, body: by
     assert (len(vm.stored()), vm.latest()["sampled_at"]) == (1, before)
 
 
-async def test_refusals_just_before_the_api_ends_are_counted(
-    fleet: Fleet, database_url: str, make_settings: MakeSettings
+async def test_refusals_are_counted_together_and_at_the_latest_when_the_api_ends(
+    fleet: Fleet, database_url: str, make_settings: MakeSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(bootstrap, "COUNT_SECONDS", 600.0)
     async with serving(make_settings()) as app, Caller(app, ensure_operator_key(database_url, None)) as operator:
-        vm = await make_vm(fleet, await new_tenant(operator, "alice", gpus=8, leases=10))
-        assert (await vm.send(report(at(1)))).status_code == 204
-        assert (await vm.send(b"{")).status_code == 422
-    assert vm.latest()["refused"] == 1
+        alice = await new_tenant(operator, "alice", gpus=8, leases=10)
+        vms = [await make_vm(fleet, alice) for _ in range(3)]
+        for refused, vm in enumerate(vms):
+            assert (await vm.send(report(at(1)))).status_code == 204
+            for _ in range(refused):
+                assert (await vm.send(b"{")).status_code == 422
+    assert [vm.latest()["refused"] for vm in vms] == [0, 1, 2]
+    changed = fleet.run("SELECT DISTINCT xmin::text FROM gpu_latest WHERE refused > 0")
+    assert len(list(changed)) == 1, "one transaction"
 
 
 async def test_another_type_of_body_is_refused(vm: Vm) -> None:

@@ -76,9 +76,18 @@ are locked in the order of their ids, so that two processes never wait for each 
 COUNT_REFUSED = Compiled(
     text(
         """
-        UPDATE gpu_latest SET refused = refused + CAST(:refused AS integer)
-        WHERE attempt_id = (SELECT id FROM attempt WHERE agent_hash = CAST(:hash AS bytea) AND ended_at IS NULL)
+        WITH counts AS MATERIALIZED (
+            SELECT latest.lease_id, c.refused
+            FROM unnest(CAST(:hashes AS bytea[]), CAST(:refused AS integer[])) AS c (hash, refused)
+                JOIN attempt a ON a.agent_hash = c.hash AND a.ended_at IS NULL
+                JOIN gpu_latest latest ON latest.attempt_id = a.id
+            ORDER BY latest.lease_id FOR NO KEY UPDATE OF latest)
+        UPDATE gpu_latest latest SET refused = latest.refused + counts.refused
+        FROM counts WHERE counts.lease_id = latest.lease_id
         """
     )
 )
-"""Parameters: hash, refused. A lease without a stored sample counts none."""
+"""Parameters: hashes, and as many counts `refused`. A lease without a stored sample counts none.
+
+Leases are locked in the order of their ids, as by `STORE`.
+"""

@@ -22,8 +22,6 @@ from workers.providers.aws.adapter import AwsProvider
 from workers.providers.errors import InsufficientCapacity, InvalidSpec, Throttled
 from workers.providers.types import BatchLaunched, LaunchSpec, Params
 
-PATIENT = {"unknown_retry_seconds": 10.0}
-"""There is time to repeat the call of a killed worker, however slow the machine is."""
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIHPBLvpGMa8Ck+CZFsl3sHC4vtX5kV3fMw9vMkKPmXYT"
 
 
@@ -355,10 +353,10 @@ class CrashAfterTheCall(AwsProvider):
 
 @pytest.mark.parametrize("provider", [CrashBeforeTheCall, CrashAfterTheCall])
 def test_a_kill_around_the_call_leaves_no_twin(make_fleet: Callable[..., Fleet], provider: type[AwsProvider]) -> None:
-    first = make_fleet(connect_account=provider, **PATIENT)
+    first = make_fleet(connect_account=provider, unknown_retry_seconds=10.0)
     leases = planned_together(first, 5)
     killed(first, leases)
-    second = make_fleet(**PATIENT)
+    second = make_fleet(unknown_retry_seconds=10.0)
     drive_all(second, leases, "active")
     assert len(second.sim.instances()) == 5
     assert [len(second.attempts(lease_id)) for lease_id in leases] == [1] * 5
@@ -373,11 +371,11 @@ def killed(fleet: Fleet, leases: list[Any]) -> None:
 
 
 def test_a_part_of_the_vms_after_a_kill(make_fleet: Callable[..., Fleet]) -> None:
-    first = make_fleet(connect_account=CrashAfterTheCall, **PATIENT)
+    first = make_fleet(connect_account=CrashAfterTheCall, unknown_retry_seconds=10.0)
     first.sim.fault("RunInstances", "partial", times=1, count=2)
     leases = planned_together(first, 5, wait_seconds=60)
     killed(first, leases)
-    second = make_fleet(**PATIENT)
+    second = make_fleet(unknown_retry_seconds=10.0)
     drive_all(second, leases, "active")
     first_attempts = Counter(one[0] for one in states(second, leases))
     assert first_attempts["known"] == 2
