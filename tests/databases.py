@@ -8,9 +8,10 @@ import os
 import secrets
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 import psycopg
@@ -154,6 +155,12 @@ class Databases:
         with self._admin(self._name) as connection:
             connection.execute(KEEP_SEED)
         return self.url
+
+    def add(self, statement: str, values: Mapping[str, Any]) -> None:
+        """Inserts what a test begins with. Neither row-level security nor triggers are in the way."""
+        assert self._inspector is not None, "no test has used the database"
+        with self._inspector.begin() as connection:
+            connection.exec_driver_sql(statement, dict(values))
 
     def violations(self) -> list[str]:
         """What the program's invariants find wrong with the data right now: empty when all is well."""

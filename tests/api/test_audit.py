@@ -1,9 +1,31 @@
 """Who did what."""
 
+from collections.abc import AsyncIterator
 from typing import Any
 
-from tests.api.conftest import Caller
+import pytest
+from fastapi import FastAPI
+
+from app.prerequisites import ensure_operator_key
+from tests.api.conftest import Caller, new_tenant
 from tests.api.fleet import SSH_KEY, Fleet
+
+
+@pytest.fixture
+async def operator(app: FastAPI, database_url: str) -> AsyncIterator[Caller]:
+    """As the program makes it: here the trail has the entries of all three callers."""
+    async with Caller(app, ensure_operator_key(database_url, None)) as caller:
+        yield caller
+
+
+@pytest.fixture
+async def alice(operator: Caller) -> Caller:
+    return await new_tenant(operator, "alice", gpus=8, leases=10)
+
+
+@pytest.fixture
+async def bob(operator: Caller) -> Caller:
+    return await new_tenant(operator, "bob", gpus=8, leases=10)
 
 
 async def trail(caller: Caller) -> list[dict[str, Any]]:

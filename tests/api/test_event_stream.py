@@ -22,6 +22,7 @@ from app.server.api import Server
 from app.services import key_format
 from app.services.errors import TooManyStreams
 from app.services.principal import Principal, Role
+from cloudsim.testing import NO_TLS
 from tests.api.conftest import Caller, MakeSettings, new_tenant, serving
 from tests.api.fleet import Fleet
 
@@ -45,7 +46,8 @@ class Running:
         self.operator, self.alice, self.bob = operator, alice, bob
 
     def client(self, caller: Caller) -> httpx.AsyncClient:
-        return httpx.AsyncClient(base_url=self.url, headers={"Authorization": f"Bearer {caller.key}"}, timeout=20)
+        headers = {"Authorization": f"Bearer {caller.key}"}
+        return httpx.AsyncClient(base_url=self.url, headers=headers, timeout=20, verify=NO_TLS)
 
 
 @asynccontextmanager

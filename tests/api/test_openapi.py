@@ -3,19 +3,11 @@
 from typing import Any
 
 import jsonschema  # type: ignore[import-untyped]  # ships no types
-import pytest
 from openapi_spec_validator import validate
 
-from app.api.app import routed
 from app.api.http.open_enums import answered
-from app.api.http.openapi_document import document
 from app.api.openapi import outdated
 from tests.api.conftest import Caller
-
-
-@pytest.fixture(scope="module")
-def spec() -> dict[str, Any]:
-    return document(routed())
 
 
 def operations(spec: dict[str, Any]) -> list[tuple[str, str, dict[str, Any]]]:

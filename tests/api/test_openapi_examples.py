@@ -11,8 +11,6 @@ from typing import Any
 import jsonschema  # type: ignore[import-untyped]  # ships no types
 import pytest
 
-from app.api.app import routed
-from app.api.http.openapi_document import document
 from app.api.http.openapi_examples import FILE, examples, main_response
 from tests.api.conftest import Caller
 from tests.api.fleet import Fleet
@@ -28,11 +26,6 @@ def operations(spec: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]
     for path, methods in spec["paths"].items():
         for method, operation in methods.items():
             yield method.upper(), path, operation
-
-
-@pytest.fixture(scope="module")
-def spec() -> dict[str, Any]:
-    return document(routed())
 
 
 @pytest.fixture

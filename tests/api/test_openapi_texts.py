@@ -2,18 +2,9 @@
 
 from typing import Any
 
-import pytest
-
-from app.api.app import routed
-from app.api.http.openapi_document import document
 from app.api.http.openapi_texts import fields, parameters, texts
 
 FILE = "app/api/http/descriptions.toml"
-
-
-@pytest.fixture(scope="module")
-def spec() -> dict[str, Any]:
-    return document(routed())
 
 
 def test_every_field_and_parameter_has_a_description(spec: dict[str, Any]) -> None:
