@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import cache
 from typing import Any
 
 from sqlalchemy import (
@@ -66,8 +67,9 @@ def stuck(after: StuckAfter, *, limit: int) -> Select[Any]:
     return select(each).order_by(each.c.since).limit(limit)
 
 
+@cache
 def stuck_counts(after: StuckAfter) -> Select[Any]:
-    """The number of stuck leases of each kind: (kind, leases)."""
+    """The number of stuck leases of each kind: (kind, leases). Always the same object, so that it is compiled once."""
     each = stuck_rows(after)
     return select(each.c.kind, func.count().label("leases")).group_by(each.c.kind)
 
