@@ -244,7 +244,7 @@ BROKEN: tuple[tuple[Break, int, dict[str, float]], ...] = (
     (vms_of_lost_rows_are_ended, 0, {"restored": 1.0}),
     (terms_are_not_restored, 5, {**_LASTING, "restored": 1.0, "bursts": 1.0}),
     (spend_caps_are_not_looked_at, 18, {"restored": 0.0}),
-    (failing_proofs_pass, 35, {"restored": 0.0}),
+    (failing_proofs_pass, 38, {"restored": 0.0}),
     (a_required_proof_may_be_missing, 31, {"restored": 0.0}),
     (missing_samples_are_idle, 45, {**_LASTING, "restored": 0.0}),
     (idle_leases_go_on, 46, {"restored": 0.0}),
