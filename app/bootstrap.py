@@ -10,18 +10,16 @@ from fastapi import FastAPI
 from app.api.app import create_app
 from app.api.http.auth import Gate
 from app.api.http.rate_limits import SYNC_SECONDS, RateLimiter
-from app.db.core.connections import EXCESS_RIGHTS
 from app.db.core.engine import ApiDatabase, DatabaseUnavailable
 from app.hints import QueuedHints, celery_sender
-from app.observability.logs import configure_logs
 from app.observability.metrics import ApiMetrics
-from app.observability.traces import Traces, load_traces
-from app.prerequisites import check_database, schema_revisions
+from app.observability.traces import Traces
+from app.prerequisites import schema_revisions
 from app.services.container import Services
 from app.services.context import ServiceContext
 from app.services.event_stream import POLL_SECONDS
 from app.services.gpu_samples import COUNT_SECONDS
-from app.settings import Settings, load_settings
+from app.settings import Settings
 
 _WRITE_USES_SECONDS = 10.0
 _log = structlog.get_logger("gpulease.api")
@@ -29,16 +27,6 @@ _log = structlog.get_logger("gpulease.api")
 
 AGENT_REPORTS = "30/minute"
 """Proofs of one attempt. An agent sends one per boot."""
-
-
-def create_api() -> FastAPI:
-    """The application as uvicorn serves it. Raises StartupError for wrong settings and for an unusable database."""
-    settings = load_settings()
-    configure_logs(settings.log_level)
-    login = check_database(settings.database_url)
-    if login.excess:
-        _log.warning(EXCESS_RIGHTS, login=login.name, rights=login.excess)
-    return build_api(settings, load_traces("gpulease-api"))
 
 
 def build_api(settings: Settings, traces: Traces | None = None) -> FastAPI:

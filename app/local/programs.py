@@ -21,10 +21,10 @@ INVENTORY = "inventory"
 Section = tuple[str, Mapping[str, str]]
 
 _CLOUD_IMPORTS = ("cloudsim.server", "cloudsim.ssh.server", "cloudsim.gpus.agents", "uvicorn.loops.uvloop")
-_API_IMPORTS = ("app.server.api", "uvicorn.lifespan.on", "uvicorn.loops.uvloop")
+_API_IMPORTS = ("app.server.start", "app.server.api", "uvicorn.lifespan.on", "uvicorn.loops.uvloop")
 # behind the first: what Celery imports when a consumer starts
 _WORKER_IMPORTS = (
-    "workers.main",
+    "workers.running",
     "celery.app.amqp",
     "celery.concurrency.thread",
     "celery.worker.autoscale",

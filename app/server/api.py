@@ -6,10 +6,11 @@ import socket
 import uvicorn
 from fastapi import FastAPI
 
-from app.bootstrap import create_api
+from app.bootstrap import build_api
+from app.observability.traces import load_traces
 from app.server.limits import BoundedProtocol
 from app.services.container import Services
-from app.settings import Settings, StartupError, load_settings
+from app.settings import Settings, StartupError
 from app.settings.memory import settle_memory
 
 KEEP_ALIVE_SECONDS = 60
@@ -46,15 +47,14 @@ class Server(uvicorn.Server):
         await super().shutdown(sockets)
 
 
-def serve() -> None:
-    """Serve until SIGTERM or SIGINT. Raises StartupError for settings or a port that cannot be used.
+def serve(settings: Settings) -> None:
+    """Serve until SIGTERM or SIGINT. Raises StartupError for a port that cannot be used.
 
     `GPULEASE_LISTEN_FD` names an inherited listening socket (several processes behind one port); else the
     address comes from the settings.
     """
-    settings = load_settings()
     listener = _listener(settings)
-    application = create_api()
+    application = build_api(settings, load_traces("gpulease-api"))
     settle_memory()
     Server(application).run(sockets=[listener])
 

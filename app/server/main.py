@@ -19,6 +19,8 @@ def main() -> NoReturn:
     if find_spec("sqlalchemy") is None:
         sys.stderr.write("gpulease-server: this installation is the client alone: pip install 'gpulease[server]'\n")
         sys.exit(MISUSE)
+    # a sixth of the start. The API switches it on again; the other processes are short
+    gc.disable()
     sys.exit(run(sys.argv[1:]))
 
 
@@ -59,11 +61,12 @@ def _parse(argv: Sequence[str]) -> tuple[str, list[str]]:
 
 
 def _api(_rest: Sequence[str]) -> None:
-    # a sixth of the start; `settle_memory` switches it on
-    gc.disable()
-    from app.server.api import serve  # noqa: PLC0415 - a migration or a worker needs no web server
+    from app.settings import load_settings  # noqa: PLC0415 - as in `run`
 
-    serve()
+    settings = load_settings()
+    from app.server.start import start  # noqa: PLC0415 - a migration or a worker needs no web server
+
+    start(settings)
 
 
 def _become(process: str, rest: Sequence[str]) -> NoReturn:

@@ -46,7 +46,6 @@ def test_a_proxy_network_that_is_none_stops_the_start(
     network: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("GPULEASE_TRUSTED_PROXIES", network)
-    monkeypatch.setattr("gc.disable", lambda: None)
     assert run(["api"]) == 2
     said = capsys.readouterr().err
     assert "GPULEASE_TRUSTED_PROXIES" in said

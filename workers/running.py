@@ -1,0 +1,75 @@
+"""Runs a worker or an inventory until a signal."""
+
+import os
+import signal
+from collections.abc import Callable
+from types import FrameType
+
+import structlog
+
+from app.observability.traces import load_traces
+from app.settings import Settings
+from app.settings.memory import settle_memory
+from workers.bootstrap import build_runtime
+from workers.celery_app import HintConsumer, create_celery
+from workers.metrics import serve_metrics
+from workers.processes import InventoryThreads, WorkerThreads
+from workers.runtime import Runtime
+
+log = structlog.get_logger("workers")
+
+_NICE = 10
+"""Of the inventory: reading long listings must not keep launches waiting on a host where both run."""
+
+
+def run(kind: str, settings: Settings) -> None:
+    """`kind`: worker or inventory. Raises StartupError when it cannot start."""
+    runtime = build_runtime(settings, traces=load_traces(f"gpulease-{kind}"))
+    serve_metrics(settings, runtime.metrics)
+    if os.geteuid() == 0:
+        log.warning("running as root", advice="run this process as a user without privileges")
+    settle_memory()
+    if kind == "worker":
+        _worker(runtime)
+    else:
+        _inventory(runtime)
+
+
+def _worker(runtime: Runtime) -> None:
+    threads = WorkerThreads(runtime)
+    consumer = HintConsumer(
+        create_celery(runtime.settings, threads.reconciler, runtime.permits), runtime.settings.worker_threads
+    )
+    _on_signal(threads.request_stop, consumer.request_stop)
+    threads.start()
+    log.info("worker started", installation=runtime.installation.id)
+    try:
+        consumer.start()
+        log.info("worker stopping", code=consumer.exitcode)
+    finally:
+        threads.stop()
+        runtime.database.close()
+    log.info("worker stopped")
+
+
+def _inventory(runtime: Runtime) -> None:
+    os.nice(_NICE)
+    threads = InventoryThreads(runtime)
+    _on_signal(threads.request_stop)
+    threads.start()
+    log.info("inventory started", installation=runtime.installation.id)
+    runtime.stopping.wait()
+    threads.stop()
+    runtime.database.close()
+    log.info("inventory stopped")
+
+
+def _on_signal(*requests: Callable[[], None]) -> None:
+    """Makes these requests at SIGTERM and SIGINT."""
+
+    def stop(_number: int, _frame: FrameType | None) -> None:
+        for request in requests:
+            request()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, stop)
