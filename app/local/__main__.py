@@ -4,25 +4,28 @@ Exit codes: 0 ended as asked, 1 the supervisor was killed, 2 could not start (on
 the command's own, and 130 when the stack was asked to end before the command has ended.
 """
 
+import gc
 import os
 import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
+from typing import TYPE_CHECKING
 
-from app.local.command import command_environment, run_command
-from app.local.demo import Credentials
-from app.local.embedded_postgres import PostgresError
-from app.local.embedded_redis import RedisError
 from app.local.first_commands import client_command
+from app.local.free_ports import check_ports
 from app.local.home import Home, claimed, find_home, start_over
 from app.local.leftovers import end_leftovers
 from app.local.memory import recall
 from app.local.options import Options, parse
 from app.local.progress import Progress
-from app.local.stack import Stack, check_ports, make_plan
 from app.settings import StartupError, load_accounts
+from app.settings.memory import settle_memory
+
+if TYPE_CHECKING:
+    from app.local.demo import Credentials
+    from app.local.stack import Stack
 
 ASKED, KILLED, REFUSED, INTERRUPTED = 0, 1, 2, 130
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -53,7 +56,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         home = find_home(os.environ)
         with claimed(home):
             return _run(home, options, Progress())
-    except (StartupError, PostgresError, RedisError) as error:
+    except StartupError as error:
         sys.stderr.write(f"gpulease: {error}\n")
         return REFUSED
     except Asked:
@@ -70,11 +73,11 @@ def _run(home: Home, options: Options, progress: Progress) -> int:
     check_ports(options)
     if options.fresh:
         start_over(home)
-    stack = Stack(make_plan(home, options, recall(home.state_file), os.environ), progress)
+    stack = _stack(home, options, progress)
     try:
         credentials = stack.bring_up()
         if options.command:
-            return run_command(options.command, command_environment(credentials, os.environ))
+            return _run_command(options, credentials)
         _hint(progress, home, credentials)
         stack.wait()
     finally:
@@ -85,7 +88,20 @@ def _run(home: Home, options: Options, progress: Progress) -> int:
     return KILLED
 
 
-def _hint(progress: Progress, home: Home, credentials: Credentials) -> None:
+def _stack(home: Home, options: Options, progress: Progress) -> "Stack":
+    from app.local.stack import Stack, make_plan  # noqa: PLC0415 - takes longer than every check before it
+
+    settle_memory()
+    return Stack(make_plan(home, options, recall(home.state_file), os.environ), progress)
+
+
+def _run_command(options: Options, credentials: "Credentials") -> int:
+    from app.local.command import command_environment, run_command  # noqa: PLC0415 - as the stack
+
+    return run_command(options.command, command_environment(credentials, os.environ))
+
+
+def _hint(progress: Progress, home: Home, credentials: "Credentials") -> None:
     gpulease = client_command(home, Path.cwd(), Path(sys.executable), os.environ.get("PATH"))
     progress.say(
         f"""
@@ -104,4 +120,6 @@ Ctrl-C ends everything; data stay in {home.path}."""
 
 
 if __name__ == "__main__":
+    # a quarter of the start; `settle_memory` switches it on
+    gc.disable()
     sys.exit(main())

@@ -25,6 +25,7 @@ from app.local.ports import LOOPBACK
 from app.local.private_files import write_private
 from app.local.system_user import SystemUser, give, open_tree, postgres_user
 from app.local.waiting import wait_until
+from app.settings import StartupError
 
 DATABASE = "gpulease"
 OWNER = "gpulease"
@@ -58,7 +59,7 @@ FORGETFUL: Mapping[str, str] = {
 }
 
 
-class PostgresError(RuntimeError):
+class PostgresError(StartupError):
     """PostgreSQL could not be prepared or started; the message contains its output."""
 
 

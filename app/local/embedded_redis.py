@@ -13,12 +13,13 @@ import redis
 from app.local.ports import LOOPBACK
 from app.local.private_files import write_private
 from app.local.waiting import wait_until
+from app.settings import StartupError
 
 START_SECONDS = 20.0
 STOP_SECONDS = 10.0
 
 
-class RedisError(RuntimeError):
+class RedisError(StartupError):
     """Redis could not be started; the message carries what it said."""
 
 

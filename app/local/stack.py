@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
-import psutil
 
 from app.local import embedded_postgres, embedded_redis, programs
 from app.local.demo import Credentials, ensure_tenant, has_offerings, known_keys
@@ -17,7 +16,6 @@ from app.local.environment import process_environment, write_accounts
 from app.local.home import CHECKOUT, Home
 from app.local.memory import Memory
 from app.local.options import Options
-from app.local.ports import is_free
 from app.local.programs import Program
 from app.local.progress import Progress
 from app.local.supervision import Supervisor, last_lines, launch
@@ -71,28 +69,6 @@ def make_plan(home: Home, options: Options, memory: Memory, outside: Mapping[str
     return StackPlan(home, options, cluster, broker, memory.ssh_port, environment)
 
 
-def check_ports(options: Options) -> None:
-    """Raises StartupError with the port that another program uses, and the variable to set."""
-    ports = (("GPULEASE_PORT", options.port), ("GPULEASE_CLOUDSIM_PORT", options.cloudsim_port))
-    if options.port == options.cloudsim_port:
-        raise StartupError("GPULEASE_PORT and GPULEASE_CLOUDSIM_PORT must differ")
-    for variable, port in ports:
-        if not is_free(port):
-            raise StartupError(
-                f"port {port} is taken{_by_whom(port)}; stop that program or set {variable} to another port"
-            )
-
-
-def _by_whom(port: int) -> str:
-    """Names the program that uses the port, where the system reports it (macOS reports it to root only)."""
-    try:
-        listening = [c for c in psutil.net_connections("tcp") if c.status == psutil.CONN_LISTEN]
-        pid = next((c.pid for c in listening if c.laddr and c.laddr.port == port and c.pid), None)
-        return f" by {psutil.Process(pid).name()} (process {pid})" if pid else ""
-    except psutil.Error:
-        return ""
-
-
 class Stack:
     """A running stack. `bring_up` may be interrupted anywhere; `take_down` ends all programs that exist by then."""
 
@@ -108,6 +84,7 @@ class Stack:
         Raises StartupError with the end of the log of the program that failed.
         """
         plan = self._plan
+        self._check_database()
         write_accounts(plan.home, plan.options, plan.ssh_port)
         selected = self._programs()
         config = programs.render(plan.home, selected, "root" if postgres_user() else None)
@@ -155,6 +132,10 @@ class Stack:
                     supervisor.stop(programs.SERVERS)
         self._progress.say("  everything has ended")
 
+    def _check_database(self) -> None:
+        if self._plan.cluster is None and not embedded_postgres.answers(self._plan.database_url):
+            raise StartupError("the database named in GPULEASE_DATABASE_URL does not answer")
+
     def _prepare_servers(self) -> None:
         plan = self._plan
         if plan.broker is not None:
@@ -188,8 +169,6 @@ class Stack:
             with self._progress.step("PostgreSQL"):
                 self._start(supervisor, programs.DATABASE, lambda: embedded_postgres.answers(cluster.admin_url))
                 embedded_postgres.ensure_database(cluster)
-        elif not embedded_postgres.answers(self._plan.database_url):
-            raise StartupError("the database named in GPULEASE_DATABASE_URL does not answer")
         if broker is not None:
             with self._progress.step("Redis"):
                 self._start(supervisor, programs.BROKER, lambda: embedded_redis.answers(broker.url))
