@@ -4,6 +4,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from functools import cache
 from importlib.metadata import PackageNotFoundError, packages_distributions, requires
 
 import pytest
@@ -35,6 +36,7 @@ def _with_dependencies(names: list[str]) -> set[str]:
     return found
 
 
+@cache
 def _hidden_packages() -> list[str]:
     """The packages of this environment that an installation without extras lacks."""
     present = _with_dependencies([Requirement(line).name for line in PROJECT["dependencies"]]) | {"gpulease"}
