@@ -4,6 +4,7 @@ import secrets
 import subprocess
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import asyncpg
@@ -17,25 +18,37 @@ from app.local.ports import free_port
 FOR_TESTS = {**postgres.SETTINGS, **postgres.FORGETFUL}
 
 
-@pytest.fixture
-def tmp_path() -> Iterator[Path]:
+@contextmanager
+def open_folder() -> Iterator[Path]:
     """Outside pytest's own folders: those may be closed, by another run of the same person's, to PostgreSQL's user."""
     with tempfile.TemporaryDirectory(prefix="gpulease-pg-") as folder:
         Path(folder).chmod(0o755)
         yield Path(folder)
 
 
+@pytest.fixture
+def tmp_path() -> Iterator[Path]:
+    with open_folder() as folder:
+        yield folder
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[EmbeddedCluster]:
+    """A running server for tests that change nothing in it."""
+    with open_folder() as folder, postgres.running(cluster_in(folder)) as running:
+        yield running
+
+
 def cluster_in(folder: Path) -> EmbeddedCluster:
     return EmbeddedCluster(folder / "data", free_port(), secrets.token_hex(8), FOR_TESTS)
 
 
-async def test_both_drivers_connect_with_the_same_url(tmp_path: Path) -> None:
-    with postgres.running(cluster_in(tmp_path)) as cluster:
-        with psycopg.connect(cluster.url()) as connection:
-            assert connection.execute("SELECT current_user").fetchone() == ("gpulease",)
-        asynchronous = await asyncpg.connect(cluster.url())
-        assert await asynchronous.fetchval("SELECT current_database()") == "gpulease"
-        await asynchronous.close()
+async def test_both_drivers_connect_with_the_same_url(cluster: EmbeddedCluster) -> None:
+    with psycopg.connect(cluster.url()) as connection:
+        assert connection.execute("SELECT current_user").fetchone() == ("gpulease",)
+    asynchronous = await asyncpg.connect(cluster.url())
+    assert await asynchronous.fetchval("SELECT current_database()") == "gpulease"
+    await asynchronous.close()
 
 
 def test_data_survive_a_restart_and_the_role_is_no_superuser(tmp_path: Path) -> None:
@@ -64,17 +77,16 @@ def test_half_an_initialisation_is_started_over(tmp_path: Path) -> None:
         assert not half.exists()
 
 
-def test_a_wrong_password_is_refused(tmp_path: Path) -> None:
-    with postgres.running(cluster_in(tmp_path)) as cluster:
-        wrong = EmbeddedCluster(cluster.data_dir, cluster.port, "wrong")
-        assert not postgres.answers(wrong.url())
+def test_a_wrong_password_is_refused(cluster: EmbeddedCluster) -> None:
+    wrong = EmbeddedCluster(cluster.data_dir, cluster.port, "wrong")
+    assert not postgres.answers(wrong.url())
+    assert postgres.answers(cluster.url())
 
 
-def test_a_taken_port_is_reported_with_what_the_server_said(tmp_path: Path) -> None:
-    with postgres.running(cluster_in(tmp_path)) as first:
-        second = EmbeddedCluster(tmp_path / "other", first.port, "x", FOR_TESTS)
-        with pytest.raises(PostgresError, match="Address already in use"), postgres.running(second):
-            raise AssertionError
+def test_a_taken_port_is_reported_with_what_the_server_said(cluster: EmbeddedCluster, tmp_path: Path) -> None:
+    second = EmbeddedCluster(tmp_path / "other", cluster.port, "x", FOR_TESTS)
+    with pytest.raises(PostgresError, match="Address already in use"), postgres.running(second):
+        raise AssertionError
 
 
 def test_the_password_shows_neither_in_the_process_list_nor_in_repr(tmp_path: Path) -> None:
