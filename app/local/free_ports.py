@@ -1,4 +1,4 @@
-"""The ports that a stack is told to use: whether they are free, and who has them if not."""
+"""The ports of the user's options: whether they are free, and which program uses them if not."""
 
 import psutil
 

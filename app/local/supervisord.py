@@ -29,11 +29,11 @@ class _ForkingOptions(ServerOptions):  # type: ignore[misc]  # its package ships
     def execve(self, filename: str, argv: Sequence[str], env: Mapping[str, str]) -> None:
         """Runs `python -m` in this process, and replaces the process by any other program."""
         if FORKS and list(argv[:2]) == [sys.executable, "-m"]:
-            _become(argv[2], argv, env)
+            become(argv[2], argv, env)
         super().execve(filename, argv, env)
 
 
-def _become(module: str, argv: Sequence[str], env: Mapping[str, str]) -> NoReturn:
+def become(module: str, argv: Sequence[str], env: Mapping[str, str]) -> NoReturn:
     """Runs the module as a new interpreter does, and ends the process with its exit code."""
     _restore_signals()
     # before the environment changes: it finds its place in memory by the environment

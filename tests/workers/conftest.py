@@ -17,6 +17,7 @@ from tests.workers import first_view
 from tests.workers.cloud_samples import AWS, CLOUDS, CloudSample
 from tests.workers.failing import Failing
 from tests.workers.fleet import Fleet
+from tests.workers.forks import Forks, forks
 from workers import bootstrap
 from workers.accounts import Connect
 from workers.bootstrap import build_runtime
@@ -98,6 +99,13 @@ def kept_view(databases: Databases, redis_server: str, tmp_path_factory: pytest.
         first_view.keep(databases.owner_url)
         fleet.close()
         return database_url
+
+
+@pytest.fixture(scope="session")
+def worker_forks() -> Iterator[Forks]:
+    """Forks workers: a new interpreter of each would import for more than a second."""
+    with forks() as started:
+        yield started
 
 
 @pytest.fixture

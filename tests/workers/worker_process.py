@@ -17,6 +17,7 @@ from sqlalchemy import text
 from app.local.waiting import wait_until
 from tests.databases import ROOT
 from tests.workers.fleet import ACCOUNT, REGION, Fleet
+from tests.workers.forks import Fork, Forks
 from workers.observation.inventory import take_inventory
 
 PATIENCE = 60.0
@@ -46,13 +47,13 @@ _SERVER_AGE = text("SELECT extract(epoch FROM now() - pg_postmaster_start_time()
 class WorkerProcess:
     """`python -m workers worker` or another kind, with its output in a file."""
 
-    def __init__(self, child: subprocess.Popen[bytes], log: Path) -> None:
+    def __init__(self, child: subprocess.Popen[bytes] | Fork, log: Path) -> None:
         self.child = child
         self.log = log
 
     def lines(self) -> list[str]:
         """What it has written so far."""
-        return self.log.read_text(encoding="utf-8").splitlines()
+        return self.log.read_text(encoding="utf-8").splitlines() if self.log.exists() else []
 
     def events(self, name: str) -> list[dict[str, Any]]:
         """Its log lines of this event."""
@@ -69,9 +70,18 @@ class WorkerProcess:
 
 @contextmanager
 def running(
-    fleet: Fleet, folder: Path, kind: str = "worker", *, listed: bool = True, **settings: str
+    fleet: Fleet,
+    folder: Path,
+    kind: str = "worker",
+    *,
+    forks: Forks | None = None,
+    listed: bool = True,
+    **settings: str,
 ) -> Iterator[WorkerProcess]:
-    """A process over the fleet's database, broker and cloud. `listed`: it may launch, a listing followed its start."""
+    """A process over the fleet's database, broker and cloud. `listed`: it may launch, a listing followed its start.
+
+    `forks`: it is forked, as the local stack does it. Without, it is a new interpreter.
+    """
     given = fleet.runtime.settings
     environment = {
         **os.environ,
@@ -82,9 +92,7 @@ def running(
         **settings,
     }
     log = folder / f"{kind}-{time.monotonic_ns()}.log"
-    with log.open("wb") as output:
-        argv = [sys.executable, "-m", "workers", kind]
-        child = subprocess.Popen(argv, cwd=ROOT, env=environment, stdout=output, stderr=output)
+    child = _interpreter(kind, environment, log) if forks is None else forks.start(kind, environment, log)
     process = WorkerProcess(child, log)
     try:
         assert wait_until(lambda: bool(process.events(f"{kind} started")), timeout=PATIENCE), process.lines()
@@ -93,7 +101,13 @@ def running(
         yield process
     finally:
         child.kill()
-        child.wait()
+        child.wait(PATIENCE)
+
+
+def _interpreter(kind: str, environment: Mapping[str, str], log: Path) -> subprocess.Popen[bytes]:
+    argv = [sys.executable, "-m", "workers", kind]
+    with log.open("wb") as output:
+        return subprocess.Popen(argv, cwd=ROOT, env=environment, stdout=output, stderr=output)
 
 
 def wait_until_server_is_old(fleet: Fleet) -> None:
