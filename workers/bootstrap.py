@@ -44,6 +44,7 @@ def build_runtime(
     *,
     connect_account: Callable[[AccountSettings, Settings], Provider] = connect,
     traces: Traces | None = None,
+    monotonic: Callable[[], float] = time.monotonic,
 ) -> Runtime:
     """Raises StartupError: broken accounts file, a wrong receiver of messages, unreachable or foreign database, contradicting settings."""
     configure_logs(settings.log_level)
@@ -59,8 +60,10 @@ def build_runtime(
         database, connect_account = failing.database(pool_size=pool_size), failing.connect(connect_account)
     try:
         metrics, traces = WorkerMetrics(), traces or Traces()
-        connect_metered = metered(connect_account, metrics, traces, time.monotonic)
-        return assemble(database, settings, configured, connect_metered, metrics=metrics, traces=traces)
+        connect_metered = metered(connect_account, metrics, traces, monotonic)
+        return assemble(
+            database, settings, configured, connect_metered, monotonic=monotonic, metrics=metrics, traces=traces
+        )
     except ProgrammingError as error:
         failure = StartupError(_what_is_wrong(error))
     except DBAPIError as error:

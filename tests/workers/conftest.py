@@ -18,6 +18,7 @@ from tests.workers.cloud_samples import AWS, CLOUDS, CloudSample
 from tests.workers.failing import Failing
 from tests.workers.fleet import Fleet
 from tests.workers.forks import Forks, forks
+from tests.workers.virtual_time import RealTime, VirtualTime, prepare, virtual
 from workers import bootstrap
 from workers.accounts import Connect
 from workers.bootstrap import build_runtime
@@ -66,10 +67,19 @@ def found_once() -> Iterator[None]:
 
 
 @pytest.fixture
-def sim(monkeypatch: pytest.MonkeyPatch) -> Iterator[Control]:
+def virtual_time(databases: Databases, database_url: str) -> Iterator[VirtualTime]:
+    """The time of this test."""
+    prepare(databases.owner_url)
+    made = VirtualTime()
+    with made.of(databases.owner_url):
+        yield made
+
+
+@pytest.fixture
+def sim(monkeypatch: pytest.MonkeyPatch, virtual_time: VirtualTime) -> Iterator[Control]:
     """A cloud whose VMs start and end at once."""
     sign_in(monkeypatch)
-    with running(boot_seconds=0.0, shutdown_seconds=0.0, cleanup_seconds=0.0) as control:
+    with running(clock=virtual_time.epoch, boot_seconds=0.0, shutdown_seconds=0.0, cleanup_seconds=0.0) as control:
         yield control
 
 
@@ -95,7 +105,7 @@ def kept_view(databases: Databases, redis_server: str, tmp_path_factory: pytest.
         sign_in(patch)
         config = AWS.write_config(tmp_path_factory.mktemp("first-view"), sim)
         settings = load_settings(**FAST, config=config, database_url=database_url, broker_url=redis_server)
-        fleet = Fleet(build_runtime(settings), sim, observe=True)
+        fleet = Fleet(build_runtime(settings), sim, observe=True, virtual_time=RealTime())
         first_view.keep(databases.owner_url)
         fleet.close()
         return database_url
@@ -110,7 +120,7 @@ def worker_forks() -> Iterator[Forks]:
 
 @pytest.fixture
 def make_fleet(
-    kept_view: str, database_url: str, broker_url: str, sim: Control, tmp_path: Path
+    kept_view: str, database_url: str, broker_url: str, sim: Control, virtual_time: VirtualTime, tmp_path: Path
 ) -> Iterator[Callable[..., Fleet]]:
     """Makes worker processes over the same database and cloud. The first of the usual account is shown what was found
     out once."""
@@ -120,10 +130,11 @@ def make_fleet(
     def make(
         *, observe: bool = True, connect_account: Connect = connect, traces: Traces | None = None, **changes: Any
     ) -> Fleet:
-        given = {**FAST, "config": config, "database_url": database_url, "broker_url": broker_url, **changes}
-        runtime = build_runtime(load_settings(**given), connect_account=connect_account, traces=traces)
-        shown = observe and not fleets and (given["config"], given["database_url"]) == (config, kept_view)
-        fleets.append(Fleet(runtime, sim, observe=observe and not shown))
+        given = {**FAST, "config": config, "database_url": virtual(database_url), "broker_url": broker_url, **changes}
+        settings, monotonic = load_settings(**given), virtual_time.monotonic
+        runtime = build_runtime(settings, connect_account=connect_account, traces=traces, monotonic=monotonic)
+        shown = observe and not fleets and (given["config"], given["database_url"]) == (config, virtual(kept_view))
+        fleets.append(Fleet(runtime, sim, observe=observe and not shown, virtual_time=virtual_time))
         if shown:
             first_view.show(runtime)
         return fleets[-1]
@@ -161,15 +172,16 @@ def cloud(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Cl
 
 @pytest.fixture
 def start_at_cloud(
-    database_url: str, broker_url: str, sim: Control, tmp_path: Path, cloud: CloudSample
+    database_url: str, broker_url: str, sim: Control, virtual_time: VirtualTime, tmp_path: Path, cloud: CloudSample
 ) -> Iterator[Callable[..., Fleet]]:
     """Starts worker processes with an account at `cloud`; another `database_url` is a restored database."""
     fleets: list[Fleet] = []
 
     def make(*, observe: bool = True, **changes: Any) -> Fleet:
         config = cloud.write_config(tmp_path, sim)
-        given = {**FAST, "config": config, "database_url": database_url, "broker_url": broker_url, **changes}
-        fleets.append(Fleet(build_runtime(load_settings(**given)), sim, observe=observe, region=cloud.region))
+        given = {**FAST, "config": config, "database_url": virtual(database_url), "broker_url": broker_url, **changes}
+        runtime = build_runtime(load_settings(**given), monotonic=virtual_time.monotonic)
+        fleets.append(Fleet(runtime, sim, observe=observe, region=cloud.region, virtual_time=virtual_time))
         return fleets[-1]
 
     yield make

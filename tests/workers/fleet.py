@@ -3,7 +3,6 @@
 Nothing runs by itself. `drive` takes the place of sweeper, watch and inventory until a condition holds.
 """
 
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime, timedelta
@@ -40,6 +39,7 @@ from app.domain.quotas import Amounts, minimum
 from app.domain.reasons import Origin, Reason, ReasonCode
 from app.domain.tags import LEASE
 from cloudsim.testing import Control
+from tests.workers.virtual_time import VirtualTime
 from workers.brakes import set_hold
 from workers.groups.coordinator import Coordinator
 from workers.jobs.refresh_offerings import refresh
@@ -85,9 +85,17 @@ class Fleet:
     """One worker, one tenant with ample quota, one simulated account."""
 
     def __init__(
-        self, runtime: Runtime, sim: Control, *, observe: bool, account: str = ACCOUNT, region: str = REGION
+        self,
+        runtime: Runtime,
+        sim: Control,
+        *,
+        observe: bool,
+        account: str = ACCOUNT,
+        region: str = REGION,
+        virtual_time: VirtualTime,
     ) -> None:
         self.runtime = runtime
+        self._virtual_time = virtual_time
         self.listed_account, self.listed_region = account, region
         self.sim = sim
         self.reconciler = Reconciler(runtime)
@@ -185,23 +193,29 @@ class Fleet:
 
         Takes an inventory when the watch alone has moved nothing. Fails after `seconds`.
         """
-        deadline = time.monotonic() + seconds
+        deadline = self.runtime.monotonic() + seconds
         pause = _SHORTEST
         while not until():
-            assert time.monotonic() < deadline, f"not reached; leases: {self.states()}, VMs: {self.sim.instances()}"
+            assert self.runtime.monotonic() < deadline, (
+                f"not reached; leases: {self.states()}, VMs: {self.sim.instances()}"
+            )
             if self.step():
                 pause = _SHORTEST
             else:
                 self.observe(inventory=pause > _SHORTEST)
-                self.runtime.stopping.wait(pause)
+                self.let_pass(pause)
                 pause = min(_LONGEST, 2 * pause)
 
     def wait_for(self, condition: Callable[[], bool], *, seconds: float = 60.0) -> None:
         """Lets time pass, doing nothing, until the cloud has come so far."""
-        deadline = time.monotonic() + seconds
+        deadline = self.runtime.monotonic() + seconds
         while not condition():
-            assert time.monotonic() < deadline, "not reached"
-            self.runtime.stopping.wait(0.02)
+            assert self.runtime.monotonic() < deadline, "not reached"
+            self.let_pass(_SHORTEST)
+
+    def let_pass(self, seconds: float) -> None:
+        """Time passes in which nothing is done."""
+        self._virtual_time.forward(seconds)
 
     def drive_to(self, lease_id: LeaseId, *states: str, seconds: float = 60.0) -> Any:
         """Drives a lease into one of the states; its row."""

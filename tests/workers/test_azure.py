@@ -13,6 +13,7 @@ from app.settings import load_settings
 from cloudsim.testing import Control
 from tests.workers.conftest import FAST
 from tests.workers.fleet import ACCOUNT, Fleet
+from tests.workers.virtual_time import VirtualTime, virtual
 from workers.bootstrap import build_runtime
 from workers.jobs.refresh_offerings import refresh
 from workers.observation.leftovers import sweep_leftovers
@@ -35,7 +36,12 @@ subnet_ids = {{ {region} = "/subscriptions/s/resourceGroups/g/providers/Microsof
 
 @pytest.fixture
 def start(
-    database_url: str, broker_url: str, sim: Control, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    database_url: str,
+    broker_url: str,
+    sim: Control,
+    virtual_time: VirtualTime,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[Callable[..., Fleet]]:
     """Starts a worker with an Azure account, where a VM that is not found may be found for a long time to come."""
     monkeypatch.setenv("AZURE_CLIENT_SECRET", "simulated")
@@ -45,8 +51,11 @@ def start(
         def make(region: str = REGION, **changes: Any) -> Fleet:
             config.write_text(CONFIG.format(name=ACCOUNT, region=region, url=sim.url))
             given = {**FAST, "config": config, "not_found_grace_seconds": 300.0, **changes}
-            runtime = build_runtime(load_settings(**given, database_url=database_url, broker_url=broker_url))
-            fleet = Fleet(runtime, sim, observe=True, region=region)
+            runtime = build_runtime(
+                load_settings(**given, database_url=virtual(database_url), broker_url=broker_url),
+                monotonic=virtual_time.monotonic,
+            )
+            fleet = Fleet(runtime, sim, observe=True, region=region, virtual_time=virtual_time)
             ends.callback(fleet.close)
             return fleet
 

@@ -113,7 +113,7 @@ def test_a_genuine_vm_without_a_row_sets_the_hold_and_nothing_moves(quick_fleet:
     assert "has lost the rows of 1 VMs" in fleet.hold()["reason"]
     assert NEWER_LEASE in fleet.hold()["reason"]
     waiting = fleet.create()
-    fleet.runtime.stopping.wait(5.0)
+    fleet.let_pass(5.0)
     for _ in range(3):
         inventory(fleet)
         fleet.step()

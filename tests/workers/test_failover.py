@@ -17,6 +17,7 @@ from app.settings import StartupError
 from tests.databases import Databases
 from tests.standby import PATIENCE, Pair, running_pair
 from tests.workers.fleet import ACCOUNT, REGION, Fleet
+from tests.workers.virtual_time import RealTime, VirtualTime
 from workers.observation.inventory import take_inventory
 from workers.process_locks import free_of_the_dead
 
@@ -49,6 +50,12 @@ def database_url(pair: Pair) -> Iterator[str]:
         found = databases.violations()
     databases.close()
     assert not found
+
+
+@pytest.fixture
+def virtual_time() -> VirtualTime:
+    """Servers of this test's own."""
+    return RealTime()
 
 
 def step(fleet: Fleet) -> None:

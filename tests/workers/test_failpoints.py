@@ -14,6 +14,7 @@ from sqlalchemy import select, update
 from app.db.schema.tables import lease, periodic_job
 from app.domain import lifecycle
 from app.domain.gpu_protocol import RejectVm
+from app.local.waiting import wait_until
 from app.settings import StartupError, load_settings
 from app.settings.accounts import account_from_json
 from tests.workers.conftest import QUICK
@@ -149,12 +150,12 @@ def test_a_late_point_waits_until_another_worker_has_finished_and_goes_on(
     resumed = hit.with_name(hit.name.removesuffix(HIT) + RESUMED)
     with ThreadPoolExecutor(1) as threads:
         step = threads.submit(late.step)
-        other.wait_for(hit.exists)
+        assert wait_until(hit.exists, timeout=60)
         assert other.drive_to(lease_id, "active", "failed").state == "active"
         if over:
             assert not resumed.exists()
         else:
-            other.wait_for(resumed.exists)
+            assert wait_until(resumed.exists, timeout=60)
         other.end(lease_id)
         other.drive_to(lease_id, "released")
         step.result(timeout=30)

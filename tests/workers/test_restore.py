@@ -2,6 +2,7 @@
 
 import subprocess
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -18,6 +19,7 @@ from app.local import embedded_postgres
 from tests.databases import Databases
 from tests.workers.cloud_samples import CloudSample
 from tests.workers.fleet import ACCOUNT, Fleet
+from tests.workers.virtual_time import VirtualTime, prepare, virtual
 from workers.observation.inventory import take_inventory
 
 Start = Callable[..., Fleet]
@@ -29,7 +31,9 @@ class Backups:
 
     databases: Databases
     folder: Path
+    time: VirtualTime
     restored: list[str] = field(default_factory=list)
+    times: ExitStack = field(default_factory=ExitStack)
 
     def take(self) -> Path:
         """What docs/howto/backup.md does, without the tables that the tests keep."""
@@ -47,10 +51,14 @@ class Backups:
             self.restored.append(name)
         with psycopg.connect(self._url(self.databases.owner_url, name), autocommit=True) as connection:
             connection.execute("DROP SCHEMA public")  # the dump brings its own
-        self._run("pg_restore", "--exit-on-error", f"--dbname={self._url(self.databases.owner_url, name)}", str(dump))
-        return self._url(self.databases.url, name)
+        owner_url = self._url(self.databases.owner_url, name)
+        prepare(owner_url)
+        self._run("pg_restore", "--exit-on-error", f"--dbname={owner_url}", str(dump))
+        self.times.enter_context(self.time.of(owner_url))
+        return virtual(self._url(self.databases.url, name))
 
     def close(self) -> None:
+        self.times.close()
         with psycopg.connect(self.databases.owner_url, autocommit=True) as connection:
             for name in self.restored:
                 connection.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
@@ -67,8 +75,8 @@ class Backups:
 
 
 @pytest.fixture
-def backups(databases: Databases, tmp_path: Path) -> Iterator[Backups]:
-    made = Backups(databases, tmp_path)
+def backups(databases: Databases, tmp_path: Path, virtual_time: VirtualTime) -> Iterator[Backups]:
+    made = Backups(databases, tmp_path, virtual_time)
     yield made
     made.close()
 
@@ -110,7 +118,7 @@ def test_a_restored_backup_ends_nothing_that_a_tenant_uses(
     promised = before.lease(extended)
     vms = {lease_id: own_id(before.lease(lease_id)) for lease_id in (extended, lost)}
     before.drive(lambda: before.lease(extended).deadline_applied == promised.expires_at + timedelta(seconds=1800))
-    before.runtime.stopping.wait(1.0)
+    before.let_pass(1.0)
 
     after = start_at_cloud(database_url=backups.restore(dump), observe=False)
     assert after.lease(lost) is None
@@ -120,7 +128,7 @@ def test_a_restored_backup_ends_nothing_that_a_tenant_uses(
     for _ in range(4):
         take(after)
         settle(after)
-        after.runtime.stopping.wait(0.2)
+        after.let_pass(0.2)
     assert after.hold() is not None
     assert [(one.cause, one.state, one.lease_id) for one in after.orphans()] == [("lost_row", "seen", lost)]
     assert all(map(after.is_alive, vms.values()))
@@ -130,7 +138,7 @@ def test_a_restored_backup_ends_nothing_that_a_tenant_uses(
     for _ in range(4):
         take(after)
         settle(after)
-        after.runtime.stopping.wait(0.2)
+        after.let_pass(0.2)
     assert after.hold() is None, "an operator has seen the orphan"
     assert all(map(after.is_alive, vms.values())), "also of a lease that nobody has adopted"
     assert after.lease(extended).state == "active"

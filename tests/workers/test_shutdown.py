@@ -17,10 +17,17 @@ from app.local.ports import free_port
 from app.local.waiting import wait_until
 from tests.workers.fleet import Fleet
 from tests.workers.forks import Forks
+from tests.workers.virtual_time import RealTime, VirtualTime
 from tests.workers.worker_process import PATIENCE, Claims, WorkerProcess, running, wait_until_server_is_old
 
 LEASES = 20
 SECONDS_TO_MOVE_ON = 2.0
+
+
+@pytest.fixture
+def virtual_time() -> VirtualTime:
+    """Other processes run meanwhile."""
+    return RealTime()
 
 
 @pytest.fixture

@@ -135,7 +135,7 @@ def test_what_was_planned_and_not_sent_leaves_a_cloud_that_does_not_answer(impat
     impatient.make_due(lease_id)
     sent = impatient.runs()
     with calls(impatient.runtime.bulkheads, 2, ACCOUNT):
-        impatient.runtime.stopping.wait(1.2)
+        impatient.let_pass(1.2)
         impatient.step()
     (first,) = impatient.attempts(lease_id)
     assert (first.state, first.error["code"]) == ("refused", "NoAnswer")

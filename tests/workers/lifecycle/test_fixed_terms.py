@@ -12,6 +12,7 @@ from cloudsim.testing import Control
 from tests.workers.clouds import ENVIRONMENT, PLACES, account_text, request
 from tests.workers.conftest import FAST
 from tests.workers.fleet import Fleet
+from tests.workers.virtual_time import VirtualTime, virtual
 from workers.bootstrap import build_runtime
 from workers.lifecycle.steps import plan
 
@@ -23,7 +24,12 @@ Start = Callable[..., Fleet]
 
 @pytest.fixture
 def start(
-    database_url: str, broker_url: str, sim: Control, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    database_url: str,
+    broker_url: str,
+    sim: Control,
+    virtual_time: VirtualTime,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[Start]:
     for name, value in ENVIRONMENT.items():
         monkeypatch.setenv(name, value)
@@ -32,9 +38,9 @@ def start(
     def make(**settings: str) -> Fleet:
         config = tmp_path / "gpulease.toml"
         config.write_text(account_text("gcp", sim.url, tmp_path, **settings))
-        given = {**FAST, "config": config, "database_url": database_url, "broker_url": broker_url}
-        runtime = build_runtime(load_settings(**given, deadline_grace_seconds=GRACE))
-        fleets.append(Fleet(runtime, sim, observe=True, region=PLACES["gcp"]["region"]))
+        given = {**FAST, "config": config, "database_url": virtual(database_url), "broker_url": broker_url}
+        runtime = build_runtime(load_settings(**given, deadline_grace_seconds=GRACE), monotonic=virtual_time.monotonic)
+        fleets.append(Fleet(runtime, sim, observe=True, region=PLACES["gcp"]["region"], virtual_time=virtual_time))
         return fleets[-1]
 
     yield make

@@ -52,7 +52,7 @@ def test_after_a_send_of_unknown_outcome_an_unreachable_cloud_is_no_refusal(flee
     failing.errors = {"launch": NO_LINE}
     while fleet.attempts(lease_id)[0].state == "sent":
         fleet.step()
-        fleet.runtime.stopping.wait(0.05)
+        fleet.let_pass(0.05)
     assert "attempt.settling" in fleet.events(lease_id)
     assert [a.state for a in fleet.attempts(lease_id)] == ["known"], "only looked for, and found"
     assert len(fleet.sim.instances()) == 1

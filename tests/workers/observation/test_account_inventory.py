@@ -17,6 +17,7 @@ from cloudsim.testing import Control
 from tests.workers import fleet as aws
 from tests.workers.conftest import FAST
 from tests.workers.providers.gcp.accounts import EMAIL, PROJECT, key_file
+from tests.workers.virtual_time import VirtualTime, virtual
 from workers.accounts import Connect
 from workers.bootstrap import build_runtime
 from workers.jobs.refresh_offerings import refresh
@@ -45,8 +46,10 @@ WISHES: dict[str, dict[str, Any]] = {
 class Fleet(aws.Fleet):
     """One worker with an account in two regions. `inventory` is the process that lists, one job at a time."""
 
-    def __init__(self, runtime: Runtime, sim: Control, regions: Sequence[str], provider: str) -> None:
-        super().__init__(runtime, sim, observe=False)
+    def __init__(
+        self, runtime: Runtime, sim: Control, regions: Sequence[str], provider: str, virtual_time: VirtualTime
+    ) -> None:
+        super().__init__(runtime, sim, observe=False, virtual_time=virtual_time)
         self.regions = regions or REGIONS
         self.provider = provider
         self.runner = PeriodicRunner(runtime, job_specs(runtime.settings).inventory)
@@ -130,7 +133,12 @@ Start = Callable[..., Fleet]
 
 @pytest.fixture
 def start(
-    database_url: str, broker_url: str, sim: Control, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    database_url: str,
+    broker_url: str,
+    sim: Control,
+    virtual_time: VirtualTime,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[Start]:
     """Starts a worker over the same database and cloud; without regions, one whose configuration names no account."""
     monkeypatch.setenv("AZURE_CLIENT_SECRET", "simulated")
@@ -151,13 +159,13 @@ def start(
         given = {
             **FAST,
             "config": config if regions else None,
-            "database_url": database_url,
+            "database_url": virtual(database_url),
             "broker_url": broker_url,
             **changes,
         }
-        fleets.append(
-            Fleet(build_runtime(load_settings(**given), connect_account=connect_account), sim, regions, provider)
-        )
+        settings, monotonic = load_settings(**given), virtual_time.monotonic
+        runtime = build_runtime(settings, connect_account=connect_account, monotonic=monotonic)
+        fleets.append(Fleet(runtime, sim, regions, provider, virtual_time))
         return fleets[-1]
 
     yield make

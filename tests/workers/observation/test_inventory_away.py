@@ -3,13 +3,21 @@
 from datetime import timedelta
 from pathlib import Path
 
+import pytest
 from sqlalchemy import update
 
 from app.db.schema.tables import lease
 from app.local.waiting import wait_until
 from tests.workers.fleet import Fleet
 from tests.workers.forks import Forks
+from tests.workers.virtual_time import RealTime, VirtualTime
 from tests.workers.worker_process import PATIENCE, running
+
+
+@pytest.fixture
+def virtual_time() -> VirtualTime:
+    """Other processes run meanwhile."""
+    return RealTime()
 
 
 def test_a_lease_that_does_not_wait_for_capacity_waits_for_the_inventory(

@@ -12,6 +12,7 @@ from cloudsim.testing import Control
 from tests.workers.clouds import CLOUDS, ENVIRONMENT, PLACES, REFUSALS, account_text, request
 from tests.workers.conftest import FAST
 from tests.workers.fleet import Fleet
+from tests.workers.virtual_time import VirtualTime, virtual
 from workers.bootstrap import build_runtime
 from workers.observation.leftovers import sweep_leftovers
 from workers.providers.interfaces import Provider
@@ -55,7 +56,12 @@ def connect_keeping(account: AccountSettings, settings: Settings) -> Provider:
 
 @pytest.fixture
 def start(
-    database_url: str, broker_url: str, sim: Control, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    database_url: str,
+    broker_url: str,
+    sim: Control,
+    virtual_time: VirtualTime,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[Start]:
     for name, value in ENVIRONMENT.items():
         monkeypatch.setenv(name, value)
@@ -64,9 +70,11 @@ def start(
     def make(provider: str, **changes: Any) -> Fleet:
         config = tmp_path / "gpulease.toml"
         config.write_text(account_text(provider, sim.url, tmp_path))
-        given = {**FAST, "config": config, "database_url": database_url, "broker_url": broker_url, **changes}
-        runtime = build_runtime(load_settings(**given), connect_account=connect_keeping)
-        fleets.append(Fleet(runtime, sim, observe=True, region=PLACES[provider]["region"]))
+        given = {**FAST, "config": config, "database_url": virtual(database_url), "broker_url": broker_url, **changes}
+        runtime = build_runtime(
+            load_settings(**given), connect_account=connect_keeping, monotonic=virtual_time.monotonic
+        )
+        fleets.append(Fleet(runtime, sim, observe=True, region=PLACES[provider]["region"], virtual_time=virtual_time))
         return fleets[-1]
 
     yield make

@@ -1,0 +1,96 @@
+"""The time of one test. The test moves it forward, for the database, the worker and the simulated clouds at once.
+
+So a test does not wait for pauses, grace periods and timeouts in which nothing happens. Calls that hang, threads and
+other processes take real time.
+"""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from threading import Event
+
+import psycopg
+from sqlalchemy import make_url
+
+SCHEMA = "virtual_time"
+
+_PREPARE = f"""
+DO $$
+DECLARE found record;
+BEGIN
+    CREATE SCHEMA {SCHEMA};
+    CREATE TABLE {SCHEMA}.ahead (seconds double precision NOT NULL);
+    INSERT INTO {SCHEMA}.ahead VALUES (0);
+    GRANT USAGE ON SCHEMA {SCHEMA} TO PUBLIC;
+    GRANT SELECT ON {SCHEMA}.ahead TO PUBLIC;
+    CREATE FUNCTION {SCHEMA}.now() RETURNS timestamptz LANGUAGE plpgsql STABLE COST 1 AS $f$
+        BEGIN
+            RETURN pg_catalog.now() + (SELECT seconds FROM {SCHEMA}.ahead) * interval '1 second';
+        END
+    $f$;
+    FOR found IN
+        SELECT attrelid::regclass AS name, attname FROM pg_attrdef
+        JOIN pg_attribute ON attrelid = adrelid AND attnum = adnum WHERE pg_get_expr(adbin, adrelid) = 'now()'
+    LOOP
+        EXECUTE format('ALTER TABLE %s ALTER COLUMN %I SET DEFAULT {SCHEMA}.now()', found.name, found.attname);
+    END LOOP;
+END $$
+"""
+
+
+@cache
+def prepare(owner_url: str) -> None:
+    """Gives a database a `now()` that can be moved. The defaults of its columns use it at once."""
+    with psycopg.connect(owner_url, autocommit=True) as connection:
+        connection.execute(_PREPARE)
+
+
+def virtual(url: str) -> str:
+    """The same database. Statements on its connections read the time of the test."""
+    options = {"options": f"-csearch_path={SCHEMA},pg_catalog,public"}
+    return make_url(url).update_query_dict(options).render_as_string(hide_password=False)
+
+
+class VirtualTime:
+    """Real time, and the seconds by which the test is ahead of it: none at the beginning."""
+
+    def __init__(self) -> None:
+        self._ahead = 0.0
+        self._connections: list[psycopg.Connection] = []
+
+    @contextmanager
+    def of(self, owner_url: str) -> Iterator[None]:
+        """The time of this database as well, within the block. Somebody has prepared the database."""
+        with psycopg.connect(owner_url, autocommit=True, prepare_threshold=0) as connection:
+            self._connections.append(connection)
+            self._write(connection, self._ahead)
+            yield
+            self._connections.remove(connection)
+            self._write(connection, 0.0)
+
+    def forward(self, seconds: float) -> None:
+        """Lets time pass."""
+        self._ahead += seconds
+        for connection in self._connections:
+            self._write(connection, self._ahead)
+
+    def epoch(self) -> float:
+        """Seconds since 1970, for the simulated clouds."""
+        return time.time() + self._ahead
+
+    def monotonic(self) -> float:
+        """For a worker."""
+        return time.monotonic() + self._ahead
+
+    @staticmethod
+    def _write(connection: psycopg.Connection, ahead: float) -> None:
+        connection.execute(f"UPDATE {SCHEMA}.ahead SET seconds = %s", (ahead,))
+
+
+class RealTime(VirtualTime):
+    """For a database that is not prepared, or beside other processes: time passes by itself."""
+
+    def forward(self, seconds: float) -> None:
+        """Waits."""
+        Event().wait(seconds)
