@@ -18,7 +18,7 @@ from tests.workers.cloud_samples import AWS, CLOUDS, CloudSample
 from tests.workers.failing import Failing
 from tests.workers.fleet import Fleet
 from tests.workers.forks import Forks, forks
-from tests.workers.virtual_time import RealTime, VirtualTime, prepare, virtual
+from tests.workers.virtual_time import RealTime, VirtualTime, virtual
 from workers import bootstrap
 from workers.accounts import Connect
 from workers.bootstrap import build_runtime
@@ -69,7 +69,6 @@ def found_once() -> Iterator[None]:
 @pytest.fixture
 def virtual_time(databases: Databases, database_url: str) -> Iterator[VirtualTime]:
     """The time of this test."""
-    prepare(databases.owner_url)
     made = VirtualTime()
     with made.of(databases.owner_url):
         yield made

@@ -54,7 +54,7 @@ from workers.runtime import Runtime
 NEVER = 600.0
 """Seconds that no test waits for."""
 _SHORTEST = 0.04
-_LONGEST = 0.3
+_LONGEST = 1.0
 
 ACCOUNT = "sim"
 REGION = "us-east-1"
@@ -189,7 +189,7 @@ class Fleet:
         label_noted(self.runtime)
 
     def drive(self, until: Callable[[], bool], *, seconds: float = 60.0) -> None:
-        """Steps while anything is due, then observes, until the condition holds; less often while nothing moves.
+        """Steps while anything is due, then observes and lets time pass, until the condition holds; more time while nothing moves.
 
         Takes an inventory when the watch alone has moved nothing. Fails after `seconds`.
         """

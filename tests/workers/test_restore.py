@@ -19,7 +19,7 @@ from app.local import embedded_postgres
 from tests.databases import Databases
 from tests.workers.cloud_samples import CloudSample
 from tests.workers.fleet import ACCOUNT, Fleet
-from tests.workers.virtual_time import VirtualTime, prepare, virtual
+from tests.workers.virtual_time import VirtualTime, virtual
 from workers.observation.inventory import take_inventory
 
 Start = Callable[..., Fleet]
@@ -52,9 +52,8 @@ class Backups:
         with psycopg.connect(self._url(self.databases.owner_url, name), autocommit=True) as connection:
             connection.execute("DROP SCHEMA public")  # the dump brings its own
         owner_url = self._url(self.databases.owner_url, name)
-        prepare(owner_url)
-        self._run("pg_restore", "--exit-on-error", f"--dbname={owner_url}", str(dump))
         self.times.enter_context(self.time.of(owner_url))
+        self._run("pg_restore", "--exit-on-error", f"--dbname={owner_url}", str(dump))
         return virtual(self._url(self.databases.url, name))
 
     def close(self) -> None:

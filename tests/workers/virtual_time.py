@@ -7,7 +7,6 @@ other processes take real time.
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cache
 from threading import Event
 
 import psycopg
@@ -39,13 +38,6 @@ END $$
 """
 
 
-@cache
-def prepare(owner_url: str) -> None:
-    """Gives a database a `now()` that can be moved. The defaults of its columns use it at once."""
-    with psycopg.connect(owner_url, autocommit=True) as connection:
-        connection.execute(_PREPARE)
-
-
 def virtual(url: str) -> str:
     """The same database. Statements on its connections read the time of the test."""
     options = {"options": f"-csearch_path={SCHEMA},pg_catalog,public"}
@@ -61,8 +53,10 @@ class VirtualTime:
 
     @contextmanager
     def of(self, owner_url: str) -> Iterator[None]:
-        """The time of this database as well, within the block. Somebody has prepared the database."""
+        """The time of this database as well, within the block."""
         with psycopg.connect(owner_url, autocommit=True, prepare_threshold=0) as connection:
+            if connection.execute("SELECT to_regnamespace(%s)", (SCHEMA,)).fetchone() == (None,):
+                connection.execute(_PREPARE)
             self._connections.append(connection)
             self._write(connection, self._ahead)
             yield
@@ -89,7 +83,7 @@ class VirtualTime:
 
 
 class RealTime(VirtualTime):
-    """For a database that is not prepared, or beside other processes: time passes by itself."""
+    """For a fleet beside other processes, or with a database that the test's time does not cover."""
 
     def forward(self, seconds: float) -> None:
         """Waits."""
