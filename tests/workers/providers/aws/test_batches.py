@@ -4,12 +4,11 @@ import json
 from datetime import UTC, datetime
 from typing import Any
 
-import botocore.session
 import pytest
-from botocore.validate import ParamValidator
 
 from app.domain import tags
 from app.domain.offerings import LISTED_MARKETS, Market
+from tests.workers.providers.aws.ec2_model import must_be_valid
 from tests.workers.providers.aws.test_launch import SUBNET, account, tags_of
 from tests.workers.providers.contract.batches import BATCH, SECRET, TOKEN, slots
 from tests.workers.providers.samples import owner, spec
@@ -18,7 +17,6 @@ from workers.providers.aws import batches, firewall, resource_tags
 from workers.providers.aws.groups import Ec2GroupResources
 from workers.providers.types import Params
 
-RUN_INSTANCES: Any = botocore.session.Session().get_service_model("ec2").operation_model("RunInstances")
 NETWORKS = ("203.0.113.0/24",)
 
 
@@ -26,8 +24,7 @@ def planned(size: int = 3, **changes: Any) -> Params:
     wanted = spec(slot_secret=SECRET, **changes)
     params = batches.plan(wanted, account(), BATCH, TOKEN, slots(size), subnet=SUBNET, ena_express=False)
     sent = {key: value for key, value in params.items() if key != firewall.PART}
-    report = ParamValidator().validate(sent, RUN_INSTANCES.input_shape)
-    assert not report.has_errors(), report.generate_report()
+    must_be_valid("RunInstances", sent)
     assert json.loads(json.dumps(params)) == params
     return params
 

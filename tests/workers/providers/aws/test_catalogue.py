@@ -4,11 +4,10 @@ import re
 from decimal import Decimal
 from typing import Any
 
-import botocore.session
 import pytest
-from moto.ec2.models.instance_types import INSTANCE_TYPES
 
 from app.domain.offerings import InstanceType, NetworkFabric
+from tests.workers.providers.aws.ec2_model import described_types, ec2_model
 from workers.providers.aws.catalogue import load
 
 TYPES = list(load().types.values())
@@ -32,14 +31,14 @@ def test_the_families_that_are_leased_are_there() -> None:
 
 
 def test_every_type_of_these_families_in_ec2s_own_model_is_there() -> None:
-    shape: Any = botocore.session.Session().get_service_model("ec2").shape_for("InstanceType")
+    shape: Any = ec2_model().shape_for("InstanceType")
     families = {kind.name.split(".")[0] for kind in TYPES}
     assert {name for name in shape.enum if name.split(".")[0] in families} <= {kind.name for kind in TYPES}
 
 
 @pytest.mark.parametrize("kind", TYPES, ids=lambda kind: kind.name)
 def test_the_facts_are_what_ec2_describes(kind: InstanceType) -> None:
-    facts = INSTANCE_TYPES[kind.name]
+    facts = described_types()[kind.name]
     (gpu,) = facts["GpuInfo"]["Gpus"]
     assert kind.vcpus == facts["VCpuInfo"]["DefaultVCpus"]
     assert kind.memory_gib * 1024 == facts["MemoryInfo"]["SizeInMiB"]
@@ -52,7 +51,7 @@ def test_the_facts_are_what_ec2_describes(kind: InstanceType) -> None:
 
 @pytest.mark.parametrize("kind", TYPES, ids=lambda kind: kind.name)
 def test_disk_and_network_are_what_ec2_describes(kind: InstanceType) -> None:
-    facts = INSTANCE_TYPES[kind.name]
+    facts = described_types()[kind.name]
     assert kind.local_disk_gib == facts["InstanceStorageInfo"]["TotalSizeInGB"] * 10**9 // 2**30
     cards, gigabits = re.fullmatch(
         r"(?:(\d+)x )?(?:Up to )?(\d+) Gigabit", facts["NetworkInfo"]["NetworkPerformance"]

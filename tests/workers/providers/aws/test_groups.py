@@ -5,13 +5,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-import botocore.session
 import pytest
-from botocore.validate import ParamValidator
 
 from app.domain import tags
 from app.domain.offerings import Market
 from app.settings.reservations import ReservationSettings
+from tests.workers.providers.aws.ec2_model import must_be_valid
 from tests.workers.providers.aws.test_launch import SUBNET, account
 from tests.workers.providers.samples import GROUP, owner, spec
 from workers.providers import errors
@@ -19,7 +18,6 @@ from workers.providers.aws import catalogue, firewall, groups, launch, resource_
 from workers.providers.aws.settings import AwsAccount
 from workers.providers.types import GroupSpec, Params
 
-EC2: Any = botocore.session.Session().get_service_model("ec2")
 ACCOUNT = account()
 RESERVATION = ReservationSettings(
     id="cr-0123456789abcdef0",
@@ -33,8 +31,7 @@ NAME = f"gpulease-{GROUP.group_id}"
 
 
 def valid(operation: str, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
-    report = ParamValidator().validate(arguments, EC2.operation_model(operation).input_shape)
-    assert not report.has_errors(), report.generate_report()
+    must_be_valid(operation, arguments)
     return arguments
 
 
