@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Any
 import boto3
 import httpx
 import pytest
-from moto.ec2.responses import EC2Response
-from moto.server import ThreadedMotoServer
 
 from app.settings import Settings
 from tests.workers.providers import contract
@@ -179,6 +177,10 @@ class OnMoto:
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[OnMoto]:
+    # half a second and 140 MB, which the other tests do without
+    from moto.ec2.responses import EC2Response  # noqa: PLC0415
+    from moto.server import ThreadedMotoServer  # noqa: PLC0415
+
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     with pytest.MonkeyPatch.context() as patch:
