@@ -40,6 +40,8 @@ INTERVALS = {
     "GPULEASE_OFFERINGS_INTERVAL": "20",
     "GPULEASE_LAUNCH_TIMEOUT": "120",
     "GPULEASE_BOOT_TIMEOUT": "120",
+    # no VM has an agent: its console is read three times within this
+    "GPULEASE_PROOF_SECONDS": "3",
 }
 PUBLIC_URL = "https://gpu.example.org"
 

@@ -145,7 +145,7 @@ def tokens_of(places: Places, ids: dict[str, str]) -> dict[str, str]:
 
 
 def tell_host_keys(url: str, tokens: Iterable[str], refusals: list[str]) -> None:
-    """As each VM does: a token is good once."""
+    """As each VM does early in its boot: a token is good once."""
     for token in tokens:
         vm = Person(url, token, refusals)
         assert [vm.ask("POST", "/v1/host-keys", {"keys": [HOST_KEY]}).status_code for _ in "12"] == [204, 401]
@@ -189,8 +189,10 @@ def test_secrets_stay_where_they_belong(database_url: str, broker_url: str, tmp_
         stranger = Person(places.url, f"{made['secret'][:-1]}~", refusals)
         assert wait_until(lambda: offered(operator), timeout=PATIENCE, poll=0.5), places.logs()
         ids = {provider: leased(tenant, provider, hostile(script)) for provider in WISHES}
-        assert wait_until(lambda: states(tenant) == {"active"}, timeout=PATIENCE, poll=0.5), places.logs()
         tokens = {f"host-key token at {provider}": token for provider, token in tokens_of(places, ids).items()}
+        assert wait_until(lambda: states(tenant) <= {"booting", "active"}, timeout=PATIENCE, poll=0.5), places.logs()
+        tell_host_keys(places.url, tokens.values(), refusals)
+        assert wait_until(lambda: states(tenant) == {"active"}, timeout=PATIENCE, poll=0.5), places.logs()
         known = {
             "tenant's key": made["secret"],
             "tenant's key, secret part": made["secret"].rpartition("_")[2],
@@ -202,7 +204,6 @@ def test_secrets_stay_where_they_belong(database_url: str, broker_url: str, tmp_
         canaries = Canaries(known | credentials | tokens)
         assert all(len(secret) >= 16 for secret in canaries.known.values())
         mistakes(tenant, stranger, canaries.known)
-        tell_host_keys(places.url, tokens.values(), refusals)
         check_vm(places, ids["aws"], hostile(script))
         check_living(places, canaries, tokens)
         rotated = tenant.ask("POST", f"/v1/keys/{made['id']}/rotate", {"overlap_seconds": 60})
