@@ -21,7 +21,10 @@ SWITCHES = [
     "--disable-sync",
 ]
 
-stack, cloud, operator = sharing("aws")
+# two tests wait for an inventory, and the stack lives longest of all
+SELDOM = {"GPULEASE_INVENTORY_INTERVAL": "4", "GPULEASE_INVENTORY_FIRST_INTERVAL": "2"}
+
+stack, cloud, operator = sharing("aws", settings=SELDOM)
 
 
 @pytest.fixture(scope="package")

@@ -2,8 +2,9 @@
 
 import re
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -13,17 +14,22 @@ from tests.e2e.people import Operator
 from tests.e2e.stack import Stack, running
 
 
-def sharing(*clouds: str, inventories: int = 1) -> tuple[Any, Any, Any]:
+def sharing(
+    *clouds: str, inventories: int = 1, settings: Mapping[str, str] = MappingProxyType({})
+) -> tuple[Any, Any, Any]:
     """Fixtures: a stack with an account at each of these simulated clouds, their remote control, and its operator.
 
     A second inventory costs ten seconds of CPU time; tests that kill processes need it.
+    `settings` go before those of all stacks.
     """
 
     @pytest.fixture(scope="package")
     def stack() -> Iterator[Stack]:
         with (
             tempfile.TemporaryDirectory(prefix="gpulease-e2e-") as folder,
-            running(Path(folder), "--clouds", ",".join(clouds), "--inventories", str(inventories)) as up,
+            running(
+                Path(folder), "--clouds", ",".join(clouds), "--inventories", str(inventories), settings=settings
+            ) as up,
         ):
             yield up
 
