@@ -1,5 +1,5 @@
 /** Dialogs before something is done, and short messages after it. Any module opens them; they render in one place. */
-import { html, shared, useEffect, useLayoutEffect, useRef, useState } from "../ui.js";
+import { html, shared, useLayoutEffect, useRef, useState } from "../ui.js";
 import { FormField, fieldErrors, useFields } from "./fields.js";
 import { Icon } from "./icons.js";
 
@@ -24,19 +24,12 @@ export function say(text, tone = "good") {
   setTimeout(() => dismiss(one), SHOWN_MS);
 }
 
-/** At the end of a session: the next one begins without the dialog and the messages of this one. */
-function forget() {
-  question.set(null);
-  messages.set([]);
-}
-
 function dismiss(one) {
   messages.set(messages.get().filter((other) => other !== one));
 }
 
 export function Dialogs() {
   const asked = question.use();
-  useEffect(() => forget, []);
   return html`${asked && html`<${Question} key=${asked.title} asked=${asked} />`}<${Messages} />`;
 }
 

@@ -52,7 +52,6 @@ def test_no_plan_is_requested_while_the_lease_is_created(visitor: Visitor, tenan
     """The plan of a request whose name the new lease has taken would be refused."""
     page = visitor.page
     page.clock.install()
-    visitor.leaves_a_trace = True
 
     def answered_late(route: Route) -> None:
         answer = route.fetch()

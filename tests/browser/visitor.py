@@ -1,4 +1,4 @@
-"""Somebody who looks at the dashboard: a tab, and an ear for what the browser complains of."""
+"""Somebody who looks at the dashboard: a tab of its own, and an ear for what the browser complains of."""
 
 import json
 import os
@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
-from playwright.sync_api import Browser, Locator, Page, Response, ViewportSize, expect
+from playwright.sync_api import Browser, Locator, Page, Response, expect
 
 from tests.databases import ROOT
 from tests.e2e.stack import PATIENCE
@@ -35,47 +35,6 @@ _CUT_OFF = """() => {
 """The texts that reach beyond their panel or the window."""
 
 
-SIZE: ViewportSize = {"width": 1366, "height": 850}
-
-
-class Tabs:
-    """A tab for each visitor: that of the one before, who has signed out, or a new one in a profile of its own.
-
-    To load the page costs a second of CPU time.
-    """
-
-    def __init__(self, browser: Browser, api_url: str) -> None:
-        self._browser = browser
-        self._url = f"{api_url}/dashboard"
-        self._free: Page | None = None
-
-    @contextmanager
-    def visitor(self) -> Iterator["Visitor"]:
-        """At the sign-in page. Afterwards the browser must have had nothing to complain of."""
-        page, self._free = self._free or self._new(), None
-        visitor = Visitor(page, self._url)
-        try:
-            yield visitor
-            visitor.must_have_no_complaints()
-            if visitor.leave():
-                self._free = page
-        finally:
-            if self._free is None:
-                page.context.close()
-
-    def close(self) -> None:
-        if self._free is not None:
-            self._free.context.close()
-
-    def _new(self) -> Page:
-        context = self._browser.new_context(viewport=SIZE, reduced_motion="reduce")
-        context.set_default_timeout(PATIENCE_MS)
-        expect.set_options(timeout=PATIENCE_MS)
-        page = context.new_page()
-        page.goto(self._url)
-        return page
-
-
 class Visitor:
     """`complaints` are console errors and uncaught exceptions; violations of the page's policy are among them."""
 
@@ -84,32 +43,23 @@ class Visitor:
         self.url = url
         self.complaints: list[str] = []
         self.answers: list[tuple[str, int]] = []
-        self.leaves_a_trace = False
-        """Set by a test after which nobody else shall use the tab, such as one that changed its clock."""
-        self._ears = {
-            "console": lambda message: self.complaints.append(message.text) if message.type == "error" else None,
-            "pageerror": lambda error: self.complaints.append(str(error)),
-            "response": self._note,
-        }
-        for event, ear in self._ears.items():
-            page.on(event, ear)  # type: ignore[call-overload]
+        page.on("console", lambda message: self.complaints.append(message.text) if message.type == "error" else None)
+        page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        page.on("response", self._note)
 
-    def leave(self) -> bool:
-        """Signs out. Whether the tab is as it was: at the sign-in page, with nothing kept, and nothing open."""
-        page = self.page
-        for event, ear in self._ears.items():
-            page.remove_listener(event, ear)
-        if self.leaves_a_trace or page.locator("dialog").count():
-            return False
-        page.unroute_all(behavior="wait")
-        page.set_viewport_size(SIZE)
-        page.emulate_media(color_scheme="null", reduced_motion="reduce")
-        self.go("")
-        button = page.get_by_role("button", name="Sign out")
-        if button.count():
-            button.click()
-        expect(page.get_by_label("API key")).to_be_visible()
-        return bool(page.evaluate("sessionStorage.length + localStorage.length === 0"))
+    @classmethod
+    @contextmanager
+    def arriving(cls, browser: Browser, api_url: str) -> Iterator[Self]:
+        """At the sign-in page, in a profile of its own."""
+        context = browser.new_context(viewport={"width": 1366, "height": 850}, reduced_motion="reduce")
+        context.set_default_timeout(PATIENCE_MS)
+        expect.set_options(timeout=PATIENCE_MS)
+        visitor = cls(context.new_page(), f"{api_url}/dashboard")
+        visitor.page.goto(visitor.url)
+        try:
+            yield visitor
+        finally:
+            context.close()
 
     def sign_in(self, key: str) -> None:
         self.page.get_by_label("API key").fill(key)
