@@ -30,6 +30,7 @@ from workers.providers.aws.adapter import AwsProvider
 from workers.providers.errors import ProviderError
 from workers.providers.types import ListingPage, Vm
 
+virtual_time = workers.virtual_time
 sim = workers.sim
 make_fleet = workers.make_fleet
 kept_view = workers.kept_view

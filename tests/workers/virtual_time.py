@@ -18,6 +18,8 @@ _PREPARE = f"""
 DO $$
 DECLARE found record;
 BEGIN
+    -- its tables belong to the owner of the database, who also backs it up
+    EXECUTE format('SET LOCAL ROLE %I', (SELECT pg_get_userbyid(datdba) FROM pg_database WHERE datname = current_database()));
     CREATE SCHEMA {SCHEMA};
     CREATE TABLE {SCHEMA}.ahead (seconds double precision NOT NULL);
     INSERT INTO {SCHEMA}.ahead VALUES (0);
