@@ -29,13 +29,16 @@ export class Away extends Error {}
 /** Since when the API is away (milliseconds), null while it answers. */
 export const awaySince = shared(null);
 
-const known = new Map();
+let known = new Map();
+let joined = new Map();
 
 /** What was read under this path last, or undefined. */
 export const remembered = (path) => known.get(path)?.data;
 
+/** An answer that is still under way is not kept either. */
 export function forgetEverything() {
-  known.clear();
+  known = new Map();
+  joined = new Map();
 }
 
 /**
@@ -43,34 +46,35 @@ export function forgetEverything() {
  * answer is requested again, because some of it changes without a new ETag. Raises Problem, Away.
  */
 export async function get(path, oldest = Infinity) {
-  const heard = known.get(path);
+  const kept = known;
+  const heard = kept.get(path);
   const before = heard && Date.now() - heard.at < oldest ? heard : undefined;
   const answer = await send("GET", path, before ? { "If-None-Match": before.etag } : {});
   if (answer.status === 304) return before.data;
   const data = await answer.json();
   const etag = answer.headers.get("ETag");
-  known.delete(path);
-  if (etag) known.set(path, { etag, data, at: Date.now() });
-  if (known.size > REMEMBERED) known.delete(known.keys().next().value);
+  kept.delete(path);
+  if (etag) kept.set(path, { etag, data, at: Date.now() });
+  if (kept.size > REMEMBERED) kept.delete(kept.keys().next().value);
   return data;
 }
 
 /** All pages of a list as one: the first page with the items of all. The same object while no page changes. Raises Problem, Away. */
 export async function getAll(path, most = 20) {
+  const kept = joined;
   const pages = [await get(path)];
   while (pages.at(-1).next_cursor && pages.length < most) {
     const joint = path.includes("?") ? "&" : "?";
     pages.push(await get(`${path}${joint}cursor=${encodeURIComponent(pages.at(-1).next_cursor)}`));
   }
-  const before = joined.get(path);
+  const before = kept.get(path);
   if (before && before.pages.length === pages.length && pages.every((page, n) => page === before.pages[n])) {
     return before.whole;
   }
   const whole = { ...pages[0], items: pages.flatMap((page) => page.items), complete: !pages.at(-1).next_cursor };
-  joined.set(path, { pages, whole });
+  kept.set(path, { pages, whole });
   return whole;
 }
-const joined = new Map();
 
 /** Follows the event stream: `begun` when it is open, `heard` whenever events came. Ends with `signal`, or raises. */
 export async function followEvents(signal, { begun, heard }) {

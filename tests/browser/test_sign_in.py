@@ -1,6 +1,8 @@
 """Who comes in, and what they see."""
 
-from playwright.sync_api import expect
+import re
+
+from playwright.sync_api import Route, expect
 
 from tests.browser.visitor import Visitor
 from tests.e2e.people import Tenant
@@ -53,3 +55,25 @@ def test_a_revoked_key_ends_the_session_with_a_word(visitor: Visitor, tenant: Te
     expect(visitor.page.get_by_text("The API rejects your key")).to_be_visible()
     assert visitor.page.evaluate("sessionStorage.length") == 0
     visitor.forgive("status of 401")
+
+
+def test_an_answer_after_the_end_of_a_session_is_not_kept_for_the_next(visitor: Visitor, tenant: Tenant) -> None:
+    page = visitor.page
+    held: list[Route] = []
+
+    def hold(route: Route) -> None:
+        held.append(route)
+
+    page.route(re.compile("/v1/quotas$"), hold)
+    visitor.sign_in(tenant.key)
+    with page.expect_request(re.compile("/v1/quotas$")):
+        visitor.go("quotas")
+    page.get_by_role("button", name="Sign out").click()
+    expect(page.get_by_label("API key")).to_be_visible()
+    with page.expect_response(re.compile("/v1/quotas$")):
+        for route in held:
+            route.continue_()
+    # the page has read the body of the answer when a later request has its answer
+    page.evaluate("fetch(document.baseURI).then(answer => answer.text())")
+    kept = "import(new URL('api.js', document.baseURI)).then(api => api.remembered('/v1/quotas') ?? null)"
+    assert page.evaluate(kept) is None
