@@ -31,6 +31,7 @@ from workers.providers.errors import ProviderError
 from workers.providers.types import ListingPage, Vm
 
 virtual_time = workers.virtual_time
+worker_settings = workers.worker_settings
 sim = workers.sim
 make_fleet = workers.make_fleet
 kept_view = workers.kept_view

@@ -75,6 +75,12 @@ def virtual_time(databases: Databases, database_url: str) -> Iterator[VirtualTim
 
 
 @pytest.fixture
+def worker_settings(database_url: str, broker_url: str) -> dict[str, Any]:
+    """Those of every worker of this test, but for its accounts."""
+    return {**FAST, "database_url": virtual(database_url), "broker_url": broker_url}
+
+
+@pytest.fixture
 def sim(monkeypatch: pytest.MonkeyPatch, virtual_time: VirtualTime) -> Iterator[Control]:
     """A cloud whose VMs start and end at once."""
     sign_in(monkeypatch)
@@ -119,7 +125,7 @@ def worker_forks() -> Iterator[Forks]:
 
 @pytest.fixture
 def make_fleet(
-    kept_view: str, database_url: str, broker_url: str, sim: Control, virtual_time: VirtualTime, tmp_path: Path
+    kept_view: str, worker_settings: dict[str, Any], sim: Control, virtual_time: VirtualTime, tmp_path: Path
 ) -> Iterator[Callable[..., Fleet]]:
     """Makes worker processes over the same database and cloud. The first of the usual account is shown what was found
     out once."""
@@ -129,7 +135,7 @@ def make_fleet(
     def make(
         *, observe: bool = True, connect_account: Connect = connect, traces: Traces | None = None, **changes: Any
     ) -> Fleet:
-        given = {**FAST, "config": config, "database_url": virtual(database_url), "broker_url": broker_url, **changes}
+        given = {**worker_settings, "config": config, **changes}
         settings, monotonic = load_settings(**given), virtual_time.monotonic
         runtime = build_runtime(settings, connect_account=connect_account, traces=traces, monotonic=monotonic)
         shown = observe and not fleets and (given["config"], given["database_url"]) == (config, virtual(kept_view))
@@ -171,14 +177,14 @@ def cloud(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Cl
 
 @pytest.fixture
 def start_at_cloud(
-    database_url: str, broker_url: str, sim: Control, virtual_time: VirtualTime, tmp_path: Path, cloud: CloudSample
+    worker_settings: dict[str, Any], sim: Control, virtual_time: VirtualTime, tmp_path: Path, cloud: CloudSample
 ) -> Iterator[Callable[..., Fleet]]:
     """Starts worker processes with an account at `cloud`; another `database_url` is a restored database."""
     fleets: list[Fleet] = []
 
     def make(*, observe: bool = True, **changes: Any) -> Fleet:
         config = cloud.write_config(tmp_path, sim)
-        given = {**FAST, "config": config, "database_url": virtual(database_url), "broker_url": broker_url, **changes}
+        given = {**worker_settings, "config": config, **changes}
         runtime = build_runtime(load_settings(**given), monotonic=virtual_time.monotonic)
         fleets.append(Fleet(runtime, sim, observe=observe, region=cloud.region, virtual_time=virtual_time))
         return fleets[-1]

@@ -11,9 +11,8 @@ from app.db.operations import brakes
 from app.local.waiting import wait_until
 from app.settings import load_settings
 from cloudsim.testing import Control
-from tests.workers.conftest import FAST
 from tests.workers.fleet import ACCOUNT, Fleet
-from tests.workers.virtual_time import VirtualTime, virtual
+from tests.workers.virtual_time import VirtualTime
 from workers.bootstrap import build_runtime
 from workers.jobs.refresh_offerings import refresh
 from workers.observation.leftovers import sweep_leftovers
@@ -36,8 +35,7 @@ subnet_ids = {{ {region} = "/subscriptions/s/resourceGroups/g/providers/Microsof
 
 @pytest.fixture
 def start(
-    database_url: str,
-    broker_url: str,
+    worker_settings: dict[str, Any],
     sim: Control,
     virtual_time: VirtualTime,
     tmp_path: Path,
@@ -50,9 +48,9 @@ def start(
 
         def make(region: str = REGION, **changes: Any) -> Fleet:
             config.write_text(CONFIG.format(name=ACCOUNT, region=region, url=sim.url))
-            given = {**FAST, "config": config, "not_found_grace_seconds": 300.0, **changes}
+            given = {**worker_settings, "config": config, "not_found_grace_seconds": 300.0, **changes}
             runtime = build_runtime(
-                load_settings(**given, database_url=virtual(database_url), broker_url=broker_url),
+                load_settings(**given),
                 monotonic=virtual_time.monotonic,
             )
             fleet = Fleet(runtime, sim, observe=True, region=region, virtual_time=virtual_time)

@@ -8,10 +8,9 @@ import pytest
 
 from app.settings import load_settings
 from cloudsim.testing import Control
-from tests.workers.conftest import FAST
 from tests.workers.fleet import Fleet
 from tests.workers.providers.gcp.accounts import EMAIL, PROJECT, REGION, key_file
-from tests.workers.virtual_time import VirtualTime, virtual
+from tests.workers.virtual_time import VirtualTime
 from workers.bootstrap import build_runtime
 from workers.observation.leftovers import sweep_leftovers
 
@@ -21,16 +20,14 @@ WISH: dict[str, Any] = {"gpu": {"model": "L4", "count": 1, "memory_gib": None}, 
 
 
 @pytest.fixture
-def fleet(
-    database_url: str, broker_url: str, sim: Control, virtual_time: VirtualTime, tmp_path: Path
-) -> Iterator[Fleet]:
+def fleet(worker_settings: dict[str, Any], sim: Control, virtual_time: VirtualTime, tmp_path: Path) -> Iterator[Fleet]:
     config = tmp_path / "gpulease.toml"
     config.write_text(
         f'[[accounts]]\nprovider = "gcp"\nname = "{ACCOUNT}"\nproject = "{PROJECT}"\nregions = ["{REGION}"]\n'
         f'endpoint_url = "{sim.url}"\ncredentials_file = "{key_file(tmp_path, sim.url, EMAIL)}"\n'
     )
     runtime = build_runtime(
-        load_settings(**FAST, config=config, database_url=virtual(database_url), broker_url=broker_url),
+        load_settings(**worker_settings, config=config),
         monotonic=virtual_time.monotonic,
     )
     fleet = Fleet(runtime, sim, observe=True, account=ACCOUNT, region=REGION, virtual_time=virtual_time)

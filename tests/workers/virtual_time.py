@@ -1,7 +1,7 @@
 """The time of one test. The test moves it forward, for the database, the worker and the simulated clouds at once.
 
-So a test does not wait for pauses, grace periods and timeouts in which nothing happens. Calls that hang, threads and
-other processes take real time.
+A test then does not wait for pauses, grace periods and timeouts. Calls that hang, threads and other processes still take
+real time. See docs/decisions/0072.
 """
 
 import time

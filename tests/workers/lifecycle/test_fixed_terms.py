@@ -10,9 +10,8 @@ from app.domain.ids import LeaseId
 from app.settings import load_settings
 from cloudsim.testing import Control
 from tests.workers.clouds import ENVIRONMENT, PLACES, account_text, request
-from tests.workers.conftest import FAST
 from tests.workers.fleet import Fleet
-from tests.workers.virtual_time import VirtualTime, virtual
+from tests.workers.virtual_time import VirtualTime
 from workers.bootstrap import build_runtime
 from workers.lifecycle.steps import plan
 
@@ -24,8 +23,7 @@ Start = Callable[..., Fleet]
 
 @pytest.fixture
 def start(
-    database_url: str,
-    broker_url: str,
+    worker_settings: dict[str, Any],
     sim: Control,
     virtual_time: VirtualTime,
     tmp_path: Path,
@@ -38,7 +36,7 @@ def start(
     def make(**settings: str) -> Fleet:
         config = tmp_path / "gpulease.toml"
         config.write_text(account_text("gcp", sim.url, tmp_path, **settings))
-        given = {**FAST, "config": config, "database_url": virtual(database_url), "broker_url": broker_url}
+        given = {**worker_settings, "config": config}
         runtime = build_runtime(load_settings(**given, deadline_grace_seconds=GRACE), monotonic=virtual_time.monotonic)
         fleets.append(Fleet(runtime, sim, observe=True, region=PLACES["gcp"]["region"], virtual_time=virtual_time))
         return fleets[-1]

@@ -8,10 +8,9 @@ import pytest
 
 from app.settings import load_settings
 from cloudsim.testing import Control
-from tests.workers.conftest import FAST
 from tests.workers.fleet import ACCOUNT, Fleet
 from tests.workers.providers.gcp.accounts import EMAIL, PROJECT, REGION, key_file
-from tests.workers.virtual_time import VirtualTime, virtual
+from tests.workers.virtual_time import VirtualTime
 from workers.bootstrap import build_runtime
 from workers.jobs.observe_reservations import observe_reservations
 
@@ -20,9 +19,7 @@ _IN_QUEUE = 1.5
 
 
 @pytest.fixture
-def fleet(
-    database_url: str, broker_url: str, sim: Control, virtual_time: VirtualTime, tmp_path: Path
-) -> Iterator[Fleet]:
+def fleet(worker_settings: dict[str, Any], sim: Control, virtual_time: VirtualTime, tmp_path: Path) -> Iterator[Fleet]:
     config = tmp_path / "gpulease.toml"
     config.write_text(
         f'[[accounts]]\nprovider = "gcp"\nname = "{ACCOUNT}"\nproject = "{PROJECT}"\nregions = ["{REGION}"]\n'
@@ -30,7 +27,7 @@ def fleet(
         f'[[accounts.reservations]]\nname = "queue"\nkind = "flex_start"\nregion = "{REGION}"\nzone = "{REGION}-a"\n'
         'instance_type = "g2-standard-4"\nprice_per_hour = "0.4"\n'
     )
-    given = {**FAST, "config": config, "database_url": virtual(database_url), "broker_url": broker_url}
+    given = {**worker_settings, "config": config}
     runtime = build_runtime(
         load_settings(**(given | {"launch_timeout": _LAUNCH_TIMEOUT})), monotonic=virtual_time.monotonic
     )

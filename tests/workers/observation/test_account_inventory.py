@@ -15,9 +15,8 @@ from app.domain.ids import LeaseId
 from app.settings import AccountSettings, Settings, load_settings
 from cloudsim.testing import Control
 from tests.workers import fleet as aws
-from tests.workers.conftest import FAST
 from tests.workers.providers.gcp.accounts import EMAIL, PROJECT, key_file
-from tests.workers.virtual_time import VirtualTime, virtual
+from tests.workers.virtual_time import VirtualTime
 from workers.accounts import Connect
 from workers.bootstrap import build_runtime
 from workers.jobs.refresh_offerings import refresh
@@ -133,8 +132,7 @@ Start = Callable[..., Fleet]
 
 @pytest.fixture
 def start(
-    database_url: str,
-    broker_url: str,
+    worker_settings: dict[str, Any],
     sim: Control,
     virtual_time: VirtualTime,
     tmp_path: Path,
@@ -157,10 +155,8 @@ def start(
             f'endpoint_url = "{sim.url}"\n{of_provider[provider]}'
         )
         given = {
-            **FAST,
+            **worker_settings,
             "config": config if regions else None,
-            "database_url": virtual(database_url),
-            "broker_url": broker_url,
             **changes,
         }
         settings, monotonic = load_settings(**given), virtual_time.monotonic

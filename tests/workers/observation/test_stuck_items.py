@@ -10,9 +10,8 @@ import pytest
 from app.settings import AccountSettings, Settings, load_settings
 from cloudsim.testing import Control
 from tests.workers.clouds import CLOUDS, ENVIRONMENT, PLACES, REFUSALS, account_text, request
-from tests.workers.conftest import FAST
 from tests.workers.fleet import Fleet
-from tests.workers.virtual_time import VirtualTime, virtual
+from tests.workers.virtual_time import VirtualTime
 from workers.bootstrap import build_runtime
 from workers.observation.leftovers import sweep_leftovers
 from workers.providers.interfaces import Provider
@@ -56,8 +55,7 @@ def connect_keeping(account: AccountSettings, settings: Settings) -> Provider:
 
 @pytest.fixture
 def start(
-    database_url: str,
-    broker_url: str,
+    worker_settings: dict[str, Any],
     sim: Control,
     virtual_time: VirtualTime,
     tmp_path: Path,
@@ -70,7 +68,7 @@ def start(
     def make(provider: str, **changes: Any) -> Fleet:
         config = tmp_path / "gpulease.toml"
         config.write_text(account_text(provider, sim.url, tmp_path))
-        given = {**FAST, "config": config, "database_url": virtual(database_url), "broker_url": broker_url, **changes}
+        given = {**worker_settings, "config": config, **changes}
         runtime = build_runtime(
             load_settings(**given), connect_account=connect_keeping, monotonic=virtual_time.monotonic
         )
