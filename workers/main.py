@@ -2,20 +2,28 @@
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
 from types import MappingProxyType
 
 from app.settings import StartupError, load_settings
 from app.settings.memory import settle_memory
 
-Command = Callable[[Sequence[str]], int]
-
+_COMMANDS: Mapping[str, str] = MappingProxyType(
+    {
+        "check": "workers.check_accounts",
+        "deadman": "workers.deadman",
+        "prices": "workers.price_commands",
+        "reconcile": "workers.invoices.command",
+    }
+)
+"""The module of each command; its `main` takes the arguments and returns the exit code."""
 _USAGE = "usage: python -m workers worker|inventory|check|deadman|prices|reconcile"
 
 
 def main(arguments: list[str]) -> int:
     """Runs until a signal; 0 after SIGTERM or SIGINT, 2 with one line on stderr when it cannot start."""
     if arguments[:1] and arguments[0] in _COMMANDS:
-        command = _COMMANDS[arguments[0]]()
+        command: Callable[[Sequence[str]], int] = import_module(_COMMANDS[arguments[0]]).main
         settle_memory()
         return command(arguments[1:])
     if arguments not in (["worker"], ["inventory"]):
@@ -30,32 +38,3 @@ def main(arguments: list[str]) -> int:
         sys.stderr.write(f"gpulease {arguments[0]}: {error}\n")
         return 2
     return 0
-
-
-def _check() -> Command:
-    from workers.check_accounts import main as command  # noqa: PLC0415 - only this command needs it
-
-    return command
-
-
-def _deadman() -> Command:
-    from workers.deadman import main as command  # noqa: PLC0415 - only this command needs it
-
-    return command
-
-
-def _prices() -> Command:
-    from workers.price_commands import main as command  # noqa: PLC0415 - only this command needs it
-
-    return command
-
-
-def _reconcile() -> Command:
-    from workers.invoices.command import main as command  # noqa: PLC0415 - only this command needs it
-
-    return command
-
-
-_COMMANDS: Mapping[str, Callable[[], Command]] = MappingProxyType(
-    {"check": _check, "deadman": _deadman, "prices": _prices, "reconcile": _reconcile}
-)

@@ -23,7 +23,7 @@ Section = tuple[str, Mapping[str, str]]
 _CLOUD_IMPORTS = ("cloudsim.server", "cloudsim.ssh.server", "cloudsim.gpus.agents", "uvicorn.loops.uvloop")
 _API_IMPORTS = ("app.server.start", "app.server.api", "uvicorn.lifespan.on", "uvicorn.loops.uvloop")
 # behind the first: what Celery imports when a consumer starts
-_WORKER_IMPORTS = (
+WORKER_IMPORTS = (
     "workers.running",
     "celery.app.amqp",
     "celery.concurrency.thread",
@@ -101,7 +101,7 @@ def services(
     shared = Program(API, python("app.server", "api"), api, imports=_API_IMPORTS)
     if api > 1:
         shared = replace(shared, socket=f"tcp://{host}:{port}", environment={"GPULEASE_LISTEN_FD": "0"})
-    imports = (*_WORKER_IMPORTS, *adapters)
+    imports = (*WORKER_IMPORTS, *adapters)
     return [
         shared,
         # not `app.server worker`, which replaces itself by a new interpreter

@@ -15,19 +15,12 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn
 
+from app.local.programs import WORKER_IMPORTS
 from app.local.supervisord import become
 from app.local.waiting import wait_until
 from tests.databases import ROOT
 
-IMPORTS = (
-    "workers.running",
-    "workers.providers.aws.adapter",
-    "celery.app.amqp",
-    "celery.concurrency.thread",
-    "celery.worker.autoscale",
-    "celery.worker.consumer",
-    "kombu.transport.redis",
-)
+IMPORTS = (*WORKER_IMPORTS, "workers.providers.aws.adapter")
 
 
 class Forks:
