@@ -63,7 +63,7 @@ class CostService:
             statement = statements.page(shape, after=after is not None)
             parameters = {**values, **(after or {}), "limit": page.limit + 1}
             found = [*(await connection.execute(statement, parameters)).mappings()]
-            total = (await connection.execute(statements.total(shape), values)).mappings().one()
+            total: Any = (await connection.execute(statements.total(shape), values)).mappings().one()
         rows = found[: page.limit]
         following = _cursor(query, rows[-1]) if len(found) > page.limit else None
         return CostReport(period=period, as_of=as_of, rows=rows, total=total, next_cursor=following)
@@ -82,7 +82,7 @@ class CostService:
             now = (await connection.execute(statements.PROGRESS)).one().now
             query = CostQuery(since=bucket.floor(now), until=None, bucket=bucket, groupings=(), tenant_id=None)
             _, as_of, shape, values = await _question(connection, query, within)
-            total = (await connection.execute(statements.total(shape), values)).mappings().one()
+            total: Any = (await connection.execute(statements.total(shape), values)).mappings().one()
         return as_of, cost_of(total)
 
 

@@ -1,17 +1,15 @@
 """The number of items in all pages of a list, for callers that want it."""
 
 from collections.abc import Callable
-from typing import Any
-
-from sqlalchemy import Select
 
 from app.db.core.counting import count_of
 from app.db.core.engine import ApiDatabase
+from app.db.core.statements import AnySelect
 from app.services.cursors import PageRequest
 
 
 async def total_count(
-    database: ApiDatabase, tenant: str | None, page: PageRequest, first: Callable[[], Select[Any]]
+    database: ApiDatabase, tenant: str | None, page: PageRequest, first: Callable[[], AnySelect]
 ) -> int | None:
     """The number of rows of `first`, the statement of the first page, within `tenant`. None unless `page.count`."""
     if not page.count:

@@ -7,9 +7,9 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-from sqlalchemy import Select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from app.db.core.statements import AnySelect
 from app.db.usage import reads
 from app.db.usage.facts import MEASURES, PERCENTILES
 from app.domain.usage import KEPT_MONTHS, OTHER, UsageGrouping, UsagePeriod, UsageStep
@@ -159,7 +159,7 @@ def _too_old(name: str, rule: str, oldest: datetime) -> InvalidRequest:
 
 async def _stored(
     connection: AsyncConnection,
-    statement: Callable[..., Select[Any]],
+    statement: Callable[..., AnySelect],
     grouping: UsageGrouping,
     period: UsagePeriod,
     within: str | None,

@@ -9,12 +9,13 @@ from typing import Any, TypeVar, cast
 import psycopg
 import pytest
 from psycopg.rows import dict_row
-from sqlalchemy import Connection, Select
+from sqlalchemy import Connection
 
 from app.db.core.compiled import Compiled
 from app.db.core.connections import API_ROLE
 from app.db.core.engine import ApiDatabase
 from app.db.core.reads import within_tenant
+from app.db.core.statements import AnySelect
 from app.db.core.tenant_scope import EVERY_TENANT, TENANT
 from app.domain.ids import LeaseId
 from app.domain.schema import SchemaRevisions
@@ -119,7 +120,7 @@ class _Database:
         clocked.commit()
         scheduler.changed = scheduler.changed or not read_only
 
-    async def rows(self, _tenant: str | None, statement: Select[Any]) -> list[dict[str, Any]]:
+    async def rows(self, _tenant: str | None, statement: AnySelect) -> list[dict[str, Any]]:
         async with self.transaction(None, read_only=True) as connection:
             found = await connection.execute(within_tenant(statement), {TENANT: EVERY_TENANT})
             return [dict(row) for row in found.mappings()]

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import asyncpg
 import orjson
-from sqlalchemy import Row, Select, event, exc
+from sqlalchemy import Row, event, exc
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
 from app.db.core.compiled import Compiled, CompiledCache
@@ -28,6 +28,7 @@ from app.db.core.connections import (
 )
 from app.db.core.reads import Query, within_tenant
 from app.db.core.session_limits import IDLE_IN_TRANSACTION_SECONDS
+from app.db.core.statements import AnySelect
 from app.db.core.tenant_scope import EVERY_TENANT, TENANT
 from app.db.core.urls import async_url
 from app.domain.ids import is_typeid
@@ -109,7 +110,7 @@ class ApiDatabase:
         arguments = query.arguments({**parameters, TENANT: _setting(tenant)})
         return await self._read(lambda: self._fetch(query.sql, arguments))
 
-    async def rows(self, tenant: str | None, statement: Select[Any]) -> list[dict[str, Any]]:
+    async def rows(self, tenant: str | None, statement: AnySelect) -> list[dict[str, Any]]:
         """Like `fetch`, for a statement that is built at run time."""
         read, parameters = within_tenant(statement), {TENANT: _setting(tenant)}
         return await self._read(lambda: self._execute(read, parameters))
@@ -140,7 +141,7 @@ class ApiDatabase:
         finally:
             pooled.close()
 
-    async def _execute(self, statement: Select[Any], parameters: Mapping[str, Any]) -> list[dict[str, Any]]:
+    async def _execute(self, statement: AnySelect, parameters: Mapping[str, Any]) -> list[dict[str, Any]]:
         async with self._engine.connect() as connection:
             try:
                 result = await connection.execute(statement, parameters)

@@ -6,15 +6,14 @@ security reads the setting at the first row. If PostgreSQL ever reversed this or
 query would return no row. The setting ends with the statement's own implicit transaction.
 """
 
-from typing import Any
-
-from sqlalchemy import Select, bindparam, func, literal, select
+from sqlalchemy import bindparam, func, literal, select
 
 from app.db.core.compiled import Compiled
+from app.db.core.statements import AnySelect
 from app.db.core.tenant_scope import TENANT
 
 
-def within_tenant(statement: Select[Any]) -> Select[Any]:
+def within_tenant(statement: AnySelect) -> AnySelect:
     """`statement`, restricted to the tenant in its parameter TENANT."""
     setting = func.set_config("gpulease.tenant", bindparam(TENANT), literal(value=True))
     return statement.where(select(setting).scalar_subquery().is_not(None))
@@ -23,5 +22,5 @@ def within_tenant(statement: Select[Any]) -> Select[Any]:
 class Query(Compiled):
     """A SELECT for the most frequent reads: compiled at import, executed in one round trip within a tenant."""
 
-    def __init__(self, statement: Select[Any]) -> None:
+    def __init__(self, statement: AnySelect) -> None:
         super().__init__(within_tenant(statement))

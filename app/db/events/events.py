@@ -3,12 +3,13 @@
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import CTE, BigInteger, ColumnElement, Executable, Select, Text, Update, bindparam, select, text, update
+from sqlalchemy import CTE, BigInteger, ColumnElement, Executable, Text, Update, bindparam, select, text, update
 from sqlalchemy.dialects.postgresql import Insert, insert
 
 from app.db.core.column_types import Json
 from app.db.core.ids import new_id
 from app.db.core.prepared import Bound
+from app.db.core.statements import AnySelect
 from app.db.schema.tables import event, installation
 from app.domain.event_parts import EventData
 from app.domain.ids import TenantId
@@ -70,7 +71,7 @@ def append(tenant_id: TenantId, new: NewEvent) -> Insert:
     return insert(event).values(id=new_id("event"), tenant_id=tenant_id, **values)
 
 
-LOCK_COUNTER: Bound[Select[Any]] = Bound(select(installation.c.event_sequence).with_for_update(skip_locked=True), {})
+LOCK_COUNTER: Bound[AnySelect] = Bound(select(installation.c.event_sequence).with_for_update(skip_locked=True), {})
 """First statement of the sequencer. Returns no row while another sequencer is at work."""
 
 _NUMBER = text(
@@ -101,5 +102,5 @@ def move_counter(by: int) -> Bound[Update]:
     return Bound(_MOVE_COUNTER, {"by": by})
 
 
-ANY_UNNUMBERED: Bound[Select[Any]] = Bound(select(event.c.row_id).where(event.c.sequence.is_(None)).limit(1), {})
+ANY_UNNUMBERED: Bound[AnySelect] = Bound(select(event.c.row_id).where(event.c.sequence.is_(None)).limit(1), {})
 """Returns a row when there is work. This inexpensive query saves an idle sequencer its transaction."""

@@ -8,7 +8,6 @@ from sqlalchemy import (
     ColumnElement,
     Integer,
     Interval,
-    Select,
     bindparam,
     case,
     cast,
@@ -20,10 +19,10 @@ from sqlalchemy import (
     text,
     true,
 )
-from sqlalchemy.sql.dml import ReturningInsert
 
 from app.db.core.column_types import Json, Time
 from app.db.core.prepared import Bound
+from app.db.core.statements import AnyInsert, AnySelect
 from app.db.events.events import NewEvent
 from app.db.leases.billing import accrued, ends_at
 from app.db.leases.transitions import write
@@ -70,7 +69,7 @@ _SAME = bindparam("shown_at", type_=Time) == _ENDS_AT
 _UNTOLD = bindparam("shown_seconds", type_=Integer) < _TOLD
 
 
-def expiring(warnings: Sequence[int], limit: int) -> Bound[Select[Any]]:
+def expiring(warnings: Sequence[int], limit: int) -> Bound[AnySelect]:
     """(id, expires_at, ends_at, seconds) of leases with a due warning, the earliest end first.
 
     `warnings`: seconds before the end, for leases without their own. A lease that is shorter than a warning never gets
@@ -80,7 +79,7 @@ def expiring(warnings: Sequence[int], limit: int) -> Bound[Select[Any]]:
     return Bound(_EXPIRING, {"defaults": list(warnings), "longest": longest, "most": limit})
 
 
-def tell_expiring(lease_id: LeaseId, event: LeaseExpiringSoon) -> Bound[ReturningInsert[Any]]:
+def tell_expiring(lease_id: LeaseId, event: LeaseExpiringSoon) -> Bound[AnyInsert]:
     """Records one warning, once for each end. After an extension, the owner gets the warnings before the new end."""
     return write(
         lease_id,
@@ -96,7 +95,7 @@ _SPENT = accrued(lease, func.now())
 _CAP_NEAR = (lease.c.max_cost.is_not(None), not_(lease.c.cap_told), lease.c.max_cost * _CAP_SHARE <= _SPENT)
 
 
-def near_cap(limit: int) -> Select[Any]:
+def near_cap(limit: int) -> AnySelect:
     """(id, max_cost, accrued, ends_at) of leases that have cost 80 % of their cap and whose owners have had no notice."""
     return (
         select(lease.c.id, lease.c.max_cost, _SPENT.label("accrued"), ends_at(lease).label("ends_at"))
@@ -106,12 +105,12 @@ def near_cap(limit: int) -> Select[Any]:
     )
 
 
-def tell_cap_near(lease_id: LeaseId, data: LeaseCapNear) -> Bound[ReturningInsert[Any]]:
+def tell_cap_near(lease_id: LeaseId, data: LeaseCapNear) -> Bound[AnyInsert]:
     """Records one notice for each cap."""
     return write(lease_id, NewEvent(data), where=[*_RUNS, *_CAP_NEAR], values={"cap_told": True})
 
 
-def owners(lease_ids: Iterable[str]) -> Select[Any]:
+def owners(lease_ids: Iterable[str]) -> AnySelect:
     """(id, tenant_id) of leases."""
     return select(lease.c.id, lease.c.tenant_id).where(lease.c.id.in_(sorted(lease_ids)))
 

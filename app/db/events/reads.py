@@ -5,8 +5,9 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, func, select
+from sqlalchemy import ColumnElement, func, select
 
+from app.db.core.statements import AnySelect
 from app.db.core.tenant_scope import owned
 from app.db.schema.tables import event, installation, lease_group
 from app.domain.event_types import EventType
@@ -80,12 +81,12 @@ class EventRange:
         return self.sort is EventSort.CREATED_AT_DESC
 
 
-def numbered(*, after: int, limit: int, wanted: EventFilter = ANY) -> Select[Any]:
+def numbered(*, after: int, limit: int, wanted: EventFilter = ANY) -> AnySelect:
     """Events above `after` that match, in the order of their numbers."""
     return in_range(EventRange(after=after), limit=limit, wanted=wanted)
 
 
-def in_range(span: EventRange, *, limit: int, wanted: EventFilter) -> Select[Any]:
+def in_range(span: EventRange, *, limit: int, wanted: EventFilter) -> AnySelect:
     """Events of the range that match, in its order."""
     statement = select(*_SHOWN).where(event.c.sequence > (span.after or 0), *wanted.conditions())
     if span.before is not None:
@@ -93,7 +94,7 @@ def in_range(span: EventRange, *, limit: int, wanted: EventFilter) -> Select[Any
     return statement.order_by(event.c.sequence.desc() if span.newest_first else event.c.sequence).limit(limit)
 
 
-def oldest_kept() -> Select[Any]:
+def oldest_kept() -> AnySelect:
     """One row `sequence`: the lowest number not purged, or one above the newest when none is kept.
 
     Numbers have no gaps over all tenants, so it must be asked in a transaction that sees every tenant.
@@ -102,12 +103,12 @@ def oldest_kept() -> Select[Any]:
     return select(func.coalesce(first.scalar_subquery(), installation.c.event_sequence + 1).label("sequence"))
 
 
-def last_number() -> Select[Any]:
+def last_number() -> AnySelect:
     """One row `sequence`: the highest number given out."""
     return select(installation.c.event_sequence.label("sequence"))
 
 
-def first_of_lease(lease_id: str, *, within: str | None) -> Select[Any]:
+def first_of_lease(lease_id: str, *, within: str | None) -> AnySelect:
     """The lowest `lease_sequence` kept: 1 while nothing of the lease is purged, None when everything is."""
     return select(func.min(event.c.lease_sequence)).where(
         event.c.lease_id == lease_id, owned(event.c.tenant_id, within)

@@ -2,12 +2,12 @@
 
 from collections.abc import Collection
 from datetime import datetime
-from typing import Any
 
-from sqlalchemy import ARRAY, Select, Text, Update, and_, bindparam, func, literal, literal_column, select, update
+from sqlalchemy import ARRAY, Text, Update, and_, bindparam, func, literal, literal_column, select, update
 
 from app.db.core.column_types import Json, Time
 from app.db.core.prepared import Bound
+from app.db.core.statements import AnySelect
 from app.db.schema.tables import usage_record, webhook
 from app.domain.webhook_formats import MeterMessage, WebhookFormat
 
@@ -19,7 +19,7 @@ _SHOWN = (
 )
 
 
-def _new_records() -> Select[Any]:
+def _new_records() -> AnySelect:
     tenants, starts = (bindparam(name, type_=ARRAY(kind)) for name, kind in (("tenants", Text), ("starts", Time)))
     touched = func.unnest(tenants, starts).table_valued("tenant_id", "starts_at", name="touched").render_derived()
     record = and_(
@@ -45,7 +45,7 @@ def _new_records() -> Select[Any]:
 _NEW_RECORDS = _new_records()
 
 
-def new_records(hours: Collection[tuple[str, datetime]]) -> Bound[Select[Any]]:
+def new_records(hours: Collection[tuple[str, datetime]]) -> Bound[AnySelect]:
     """(webhook_id, columns of usage_record) of the records that this transaction stores in these hours of tenants.
 
     A webhook receives hours that end after its creation. The webhooks are locked against deletion.

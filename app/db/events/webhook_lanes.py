@@ -5,9 +5,10 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, Select, Update, and_, case, exists, func, or_, select, update
+from sqlalchemy import ColumnElement, Update, and_, case, exists, func, or_, select, update
 from sqlalchemy.dialects.postgresql import Insert, insert
 
+from app.db.core.statements import AnySelect
 from app.db.schema.tables import event, lease, webhook, webhook_delivery, webhook_secret
 from app.domain.webhooks import TEST
 
@@ -15,13 +16,13 @@ _PENDING = webhook_delivery.c.state == "pending"
 _OVER = webhook_delivery.c.gives_up_at <= func.now()
 
 
-def behind(limit: int) -> Select[Any]:
+def behind(limit: int) -> AnySelect:
     """(id) of webhooks whose tenant has events without deliveries."""
     more = exists().where(event.c.tenant_id == webhook.c.tenant_id, event.c.sequence > webhook.c.position)
     return select(webhook.c.id).where(webhook.c.enabled, more).order_by(webhook.c.id).limit(limit)
 
 
-def lock_position(webhook_id: str) -> Select[Any]:
+def lock_position(webhook_id: str) -> AnySelect:
     """(tenant_id, position, event_types), locked.
 
     Returns no row while another process holds the lock, or when the webhook is disabled.
@@ -86,7 +87,7 @@ def keep(webhook_id: str, claim_id: UUID, hold: timedelta) -> Update:
     )
 
 
-def next_delivery(webhook_id: str) -> Select[Any]:
+def next_delivery(webhook_id: str) -> AnySelect:
     """The next delivery, with `now` in seconds since 1970, and with the name of its lease (NULL: none, or deleted).
 
     Tests come first, then the order of the events.
@@ -101,7 +102,7 @@ def next_delivery(webhook_id: str) -> Select[Any]:
     )
 
 
-def secrets(webhook_id: str) -> Select[Any]:
+def secrets(webhook_id: str) -> AnySelect:
     """(secret) of the secrets that sign now, the current one first."""
     valid = or_(webhook_secret.c.valid_until.is_(None), webhook_secret.c.valid_until > func.now())
     query = select(webhook_secret.c.secret).where(webhook_secret.c.webhook_id == webhook_id, valid)
@@ -169,7 +170,7 @@ def disable(webhook_id: str, reason: str) -> Update:
     )
 
 
-def lock_lane(webhook_id: str, claim_id: UUID) -> Select[Any]:
+def lock_lane(webhook_id: str, claim_id: UUID) -> AnySelect:
     """First statement to release the lane. The second statement sees deliveries that others have added meanwhile."""
     return select(webhook.c.id).where(_ours(webhook_id, claim_id)).with_for_update(key_share=True)
 

@@ -3,10 +3,10 @@
 from datetime import timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, Delete, Select, Update, delete, func, select, update
+from sqlalchemy import ColumnElement, Delete, Update, delete, func, select, update
 from sqlalchemy.dialects.postgresql import Insert, insert
-from sqlalchemy.sql.dml import ReturningInsert
 
+from app.db.core.statements import AnyInsert, AnySelect
 from app.db.core.tenant_scope import owned
 from app.db.schema.tables import installation, webhook, webhook_delivery, webhook_secret
 
@@ -33,17 +33,17 @@ NOW = func.now()
 _NEWEST_EVENT = select(installation.c.event_sequence).scalar_subquery()
 
 
-def count(tenant_id: str) -> Select[Any]:
+def count(tenant_id: str) -> AnySelect:
     """The number of webhooks of a tenant. Lock the tenant first."""
     return select(func.count()).select_from(webhook).where(webhook.c.tenant_id == tenant_id)
 
 
-def add(values: dict[str, Any]) -> ReturningInsert[Any]:
+def add(values: dict[str, Any]) -> AnyInsert:
     """Inserts a webhook that starts after the newest event. Returns its public columns."""
     return insert(webhook).values(**values, position=_NEWEST_EVENT).returning(*_PUBLIC)
 
 
-def get(webhook_id: str, *, within: str | None, lock: bool = False) -> Select[Any]:
+def get(webhook_id: str, *, within: str | None, lock: bool = False) -> AnySelect:
     """Public columns of a webhook, if it belongs to the tenant `within`.
 
     `lock`: lock its row until the transaction ends.
@@ -52,7 +52,7 @@ def get(webhook_id: str, *, within: str | None, lock: bool = False) -> Select[An
     return query.with_for_update(of=webhook) if lock else query
 
 
-def page(*, tenant_id: str | None, after: str | None, limit: int) -> Select[Any]:
+def page(*, tenant_id: str | None, after: str | None, limit: int) -> AnySelect:
     """Public columns of webhooks, the newest first. `tenant_id` None: webhooks of every tenant."""
     query = select(*_PUBLIC, _PREVIOUS).where(owned(webhook.c.tenant_id, tenant_id))
     if after is not None:
@@ -97,7 +97,7 @@ def end_present_secret(webhook_id: str, overlap: timedelta, *, within: str | Non
     return current.values(valid_until=func.now() + overlap)
 
 
-def deliveries(webhook_id: str, *, within: str | None, after: str | None, limit: int) -> Select[Any]:
+def deliveries(webhook_id: str, *, within: str | None, after: str | None, limit: int) -> AnySelect:
     """The delivery log of a webhook, the newest entry first."""
     query = _log().where(webhook_delivery.c.webhook_id == webhook_id, owned(webhook_delivery.c.tenant_id, within))
     if after is not None:
@@ -105,7 +105,7 @@ def deliveries(webhook_id: str, *, within: str | None, after: str | None, limit:
     return query.order_by(webhook_delivery.c.id.desc()).limit(limit)
 
 
-def delivery(webhook_id: str, delivery_id: str, *, within: str | None) -> Select[Any]:
+def delivery(webhook_id: str, delivery_id: str, *, within: str | None) -> AnySelect:
     """One entry of the delivery log."""
     return _log().where(_is_delivery(webhook_id, delivery_id, within))
 
@@ -124,7 +124,7 @@ def again(webhook_id: str, delivery_id: str, lasts: timedelta, *, within: str | 
     )
 
 
-def test_pending(webhook_id: str, event_type: str, *, within: str | None) -> Select[Any]:
+def test_pending(webhook_id: str, event_type: str, *, within: str | None) -> AnySelect:
     """Returns a row while a test delivery is pending."""
     return (
         select(webhook_delivery.c.id)
@@ -147,7 +147,7 @@ def _secrets(webhook_id: str, within: str | None) -> Update:
     return update(webhook_secret).where(webhook_secret.c.webhook_id == webhook_id, mine)
 
 
-def _log() -> Select[Any]:
+def _log() -> AnySelect:
     return select(*_LOGGED, _NEXT_TRY.label("next_try_at")).join_from(webhook_delivery, webhook)
 
 

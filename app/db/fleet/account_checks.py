@@ -2,12 +2,11 @@
 
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import Any
 
-from sqlalchemy import Select, func, or_, select
+from sqlalchemy import func, or_, select
 from sqlalchemy.dialects.postgresql import Insert, insert
-from sqlalchemy.sql.dml import ReturningInsert
 
+from app.db.core.statements import AnyInsert, AnySelect
 from app.db.schema.tables import account, account_check
 from app.domain.account_checks import AccountCheck, failures
 
@@ -15,7 +14,7 @@ _SETTLED = timedelta(minutes=1)
 """A new account is checked after its first listing and its first offerings, which matter more."""
 
 
-def due(name: str, *, every: timedelta) -> Select[Any]:
+def due(name: str, *, every: timedelta) -> AnySelect:
     """One row when the account must be checked: never checked, not since `every`, or requested since the last run."""
     last = account_check.c
     return (
@@ -47,7 +46,7 @@ def save(name: str, checks: Sequence[AccountCheck]) -> Insert:
     )
 
 
-def request(name: str) -> ReturningInsert[Any]:
+def request(name: str) -> AnyInsert:
     """Asks the workers for another run. Returns (requested_at)."""
     statement = insert(account_check).values(account=name, requested_at=func.now())
     return statement.on_conflict_do_update(
@@ -55,7 +54,7 @@ def request(name: str) -> ReturningInsert[Any]:
     ).returning(account_check.c.requested_at)
 
 
-def of_account(name: str) -> Select[Any]:
+def of_account(name: str) -> AnySelect:
     """(name, checked_at, requested_at, checks) of an account; no row for an unknown one."""
     last = account_check.c
     return (

@@ -5,7 +5,6 @@ from typing import Any
 
 from sqlalchemy import (
     ColumnElement,
-    Select,
     Update,
     case,
     cast,
@@ -18,16 +17,17 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import JSONB, Insert, insert
 
+from app.db.core.statements import AnySelect
 from app.db.schema.tables import account, account_region, attempt, installation, lease
 from app.domain.leases import LIVE_ATTEMPT
 
 
-def installation_row() -> Select[Any]:
+def installation_row() -> AnySelect:
     """The one row: id, token_key, hold, launches_stopped."""
     return select(installation.c.id, installation.c.token_key, installation.c.hold, installation.c.launches_stopped)
 
 
-def brakes() -> Select[Any]:
+def brakes() -> AnySelect:
     """What stops launches everywhere: (hold, launches_stopped)."""
     return select(installation.c.hold, installation.c.launches_stopped)
 
@@ -50,7 +50,7 @@ def drain_accounts(configured: Iterable[str]) -> Update:
     return update(account).where(account.c.name.not_in(list(configured))).values(state="draining")
 
 
-def accounts_in_use(configured: Iterable[str]) -> Select[Any]:
+def accounts_in_use(configured: Iterable[str]) -> AnySelect:
     """Configured accounts, and others while an attempt of theirs lives: (name, provider, config, state, identity)."""
     live = (
         select(attempt.c.id)
@@ -62,7 +62,7 @@ def accounts_in_use(configured: Iterable[str]) -> Select[Any]:
     )
 
 
-def configured_regions() -> Select[Any]:
+def configured_regions() -> AnySelect:
     """(account, provider, region, refreshed) of accounts in use. `refreshed`: the catalogue has the region's offerings."""
     regions = account.c.config["regions"]
     configured = func.coalesce(func.jsonb_exists(regions, account_region.c.region), true())
@@ -75,7 +75,7 @@ def configured_regions() -> Select[Any]:
     )
 
 
-def places_in_use() -> Select[Any]:
+def places_in_use() -> AnySelect:
     """(account, region) wherever an attempt lives or has left something behind, configured or not."""
     open_ = or_(attempt.c.state.in_([str(state) for state in LIVE_ATTEMPT]), not_(attempt.c.clean))
     return select(attempt.c.account, attempt.c.region).where(open_).distinct()
@@ -111,7 +111,7 @@ def wake_queued() -> Update:
     )
 
 
-def account_state(name: str) -> Select[Any]:
+def account_state(name: str) -> AnySelect:
     """(state), locked until the transaction ends."""
     return select(account.c.state).where(account.c.name == name).with_for_update()
 

@@ -3,16 +3,17 @@
 from collections.abc import Mapping
 from typing import Any
 
-from sqlalchemy import Executable, Select, Update, func, select, text, tuple_, update
+from sqlalchemy import Executable, Update, func, select, text, tuple_, update
 from sqlalchemy.dialects.postgresql import Insert, insert
 
+from app.db.core.statements import AnySelect
 from app.db.fleet.offerings import TYPE_COLUMNS
 from app.db.schema.tables import attempt, lease, offering, orphan, tenant
 from app.domain.ids import LeaseId, TenantId
 from app.domain.leases import LIVE_ATTEMPT
 
 
-def requested(account: str, region: str) -> Select[Any]:
+def requested(account: str, region: str) -> AnySelect:
     """Open orphans that an operator wants adopted, with the facts of their offering as far as they are known."""
     key = (offering.c.account, offering.c.region, offering.c.zone, offering.c.instance_type, offering.c.market)
     here = (orphan.c.account, orphan.c.region, orphan.c.zone, orphan.c.instance_type, orphan.c.market)
@@ -33,7 +34,7 @@ def requested(account: str, region: str) -> Select[Any]:
     )
 
 
-def tenant_exists(tenant_id: TenantId) -> Select[Any]:
+def tenant_exists(tenant_id: TenantId) -> AnySelect:
     """A row when there is such a tenant. Until the transaction ends, its budgets stay what they are."""
     return select(tenant.c.id).where(tenant.c.id == tenant_id).with_for_update(read=True)
 
@@ -43,7 +44,7 @@ def rebuild_lease(values: Mapping[str, Any]) -> Executable:
     return insert(lease).values(**values).on_conflict_do_nothing().returning(lease.c.id)
 
 
-def existing_lease(lease_id: LeaseId) -> Select[Any]:
+def existing_lease(lease_id: LeaseId) -> AnySelect:
     """(tenant_id, state, attempts_count, group_id, group_retreat, live: the attempt that is under way, or None)."""
     live = (
         select(func.max(attempt.c.n))

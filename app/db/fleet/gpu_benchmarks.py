@@ -6,10 +6,10 @@ from typing import Any
 
 from sqlalchemy import Double, Text, TextClause, bindparam, text
 from sqlalchemy.ext.asyncio import AsyncConnection
-from sqlalchemy.sql.dml import ReturningInsert
 
 from app.db.core.column_types import Json
 from app.db.core.prepared import Bound
+from app.db.core.statements import AnyInsert
 from app.db.events.events import NewEvent
 from app.db.leases.transitions import write
 from app.domain.events import LeaseBenchmark
@@ -77,7 +77,7 @@ def insertion(attempt_id: str, benchmark: Benchmark) -> Bound[TextClause]:
     )
 
 
-def told(row: Any, benchmark: Benchmark, request_id: str | None = None) -> Bound[ReturningInsert[Any]]:
+def told(row: Any, benchmark: Benchmark, request_id: str | None = None) -> Bound[AnyInsert]:
     """Records the event. `row`: of `insertion`, in the same transaction."""
     event = LeaseBenchmark(
         n=row.n,

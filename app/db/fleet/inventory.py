@@ -6,10 +6,11 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-from sqlalchemy import Executable, Select, Table, Update, and_, exists, func, literal, or_, select, text, update
+from sqlalchemy import Executable, Table, Update, and_, exists, func, literal, or_, select, text, update
 
 from app.db.core.ids import new_id
 from app.db.core.prepared import Bound
+from app.db.core.statements import AnySelect
 from app.db.operations import cluster
 from app.db.schema.tables import account_region, attempt, installation, lease, orphan
 from app.domain.ids import AttemptId, LeaseId
@@ -195,7 +196,7 @@ _FOUND = text(
 )
 
 
-def _in_order(table: Table, ids: Iterable[str]) -> Select[Any]:
+def _in_order(table: Table, ids: Iterable[str]) -> AnySelect:
     """These ids, locked one after the other in ascending order: see _LOCKED."""
     locked = select(table.c.id).where(table.c.id.in_(list(ids))).order_by(table.c.id).with_for_update(key_share=True)
     return select(locked.cte("locked").c.id)
@@ -290,7 +291,7 @@ def wake(lease_ids: Iterable[str]) -> Update:
     )
 
 
-def region_rows(account: str, regions: Iterable[str]) -> Select[Any]:
+def region_rows(account: str, regions: Iterable[str]) -> AnySelect:
     """(region, last_complete_listing_at, cycles, last_error, now) of regions of an account.
 
     All rows have the same `now`.
@@ -377,7 +378,7 @@ def sight(values: dict[str, Any], *, grace_seconds: float | None) -> Bound[Execu
     )
 
 
-def lost_before(account: str, region: str, instance_ids: Sequence[str]) -> Select[Any]:
+def lost_before(account: str, region: str, instance_ids: Sequence[str]) -> AnySelect:
     """(instance_id) of those that were recorded before as VMs of a lost row."""
     return select(orphan.c.instance_id).where(
         orphan.c.account == account,

@@ -6,7 +6,6 @@ from typing import Any
 from sqlalchemy import (
     ColumnElement,
     Delete,
-    Select,
     Table,
     Update,
     and_,
@@ -25,6 +24,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import Insert, insert
 
 from app.db.core.column_types import Time
+from app.db.core.statements import AnySelect
 from app.db.schema.tables import account, account_region, offering, part_price
 from app.domain.offerings import (
     CoolOff,
@@ -79,7 +79,7 @@ def save_offerings() -> Insert:
     )
 
 
-def lock_region(name: str, region: str) -> Select[Any]:
+def lock_region(name: str, region: str) -> AnySelect:
     """Locks a region until the transaction ends.
 
     Every writer of many offerings of a region takes this lock. Two writers could otherwise deadlock.
@@ -88,7 +88,7 @@ def lock_region(name: str, region: str) -> Select[Any]:
     return select(account_region.c.region).where(*here).with_for_update()
 
 
-def count_offerings(name: str, region: str) -> Select[Any]:
+def count_offerings(name: str, region: str) -> AnySelect:
     """The number of known offerings of a region."""
     return select(func.count()).where(offering.c.account == name, offering.c.region == region)
 
@@ -139,12 +139,12 @@ def forget_unoffered(name: str, region: str) -> Delete:
     )
 
 
-def candidates() -> Select[Any]:
+def candidates() -> AnySelect:
     """Every offering with its account's state, for placement, in the order of the keys. `offering_from_row` converts a row."""
     return with_account(offering).order_by(*_KEY)
 
 
-def with_account(table: Table) -> Select[Any]:
+def with_account(table: Table) -> AnySelect:
     """The rows of `table`, which has columns `account` and `region`, with the state of their account and region.
 
     Rows of a region that left its account's configuration are excluded. Such a region is only observed, while a VM

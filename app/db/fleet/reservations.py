@@ -11,7 +11,6 @@ from typing import Any
 from sqlalchemy import (
     ColumnElement,
     Delete,
-    Select,
     Update,
     and_,
     bindparam,
@@ -28,6 +27,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import JSONB, Insert, insert
 
 from app.db.core.column_types import Time
+from app.db.core.statements import AnySelect
 from app.db.fleet.offerings import shared_facts, with_account
 from app.db.schema.tables import attempt, lease, reservation
 from app.domain.leases import LIVE_ATTEMPT
@@ -66,7 +66,7 @@ def _free_now() -> ColumnElement[int | None]:
     return func.least(reservation.c.free - _in_use(unreported), reservation.c.slots - _in_use())
 
 
-def candidates() -> Select[Any]:
+def candidates() -> AnySelect:
     """Every reservation with its account's state and `free_now`, in the order of the keys. See `reserved_offering`."""
     return with_account(reservation).add_columns(_free_now().label("free_now")).order_by(*_KEY)
 
@@ -106,14 +106,14 @@ def reservation_from_row(row: Any, *, free: int | None) -> Reservation:
     )
 
 
-def lock(account: str, name: str) -> Select[Any]:
+def lock(account: str, name: str) -> AnySelect:
     """Locks a reservation until the transaction ends: attempts in it are stored one after the other."""
     return (
         select(reservation.c.name).where(reservation.c.account == account, reservation.c.name == name).with_for_update()
     )
 
 
-def read(account: str, name: str) -> Select[Any]:
+def read(account: str, name: str) -> AnySelect:
     """The reservation with `free_now`. Read it after `lock`, by a statement of its own, so that it counts every attempt."""
     return select(reservation, _free_now().label("free_now")).where(
         reservation.c.account == account, reservation.c.name == name

@@ -8,7 +8,6 @@ from sqlalchemy import (
     ARRAY,
     Executable,
     Interval,
-    Select,
     Text,
     Update,
     and_,
@@ -23,6 +22,7 @@ from sqlalchemy import (
 
 from app.db.core.column_types import Json
 from app.db.core.prepared import Bound
+from app.db.core.statements import AnySelect
 from app.db.leases import idleness
 from app.db.leases.transitions import WAKE
 from app.db.operations import cluster
@@ -101,12 +101,12 @@ _MEMBERS = (
 )
 
 
-def read(group_id: GroupId, *, locked: bool) -> Bound[Select[Any]]:
+def read(group_id: GroupId, *, locked: bool) -> Bound[AnySelect]:
     """The group's row with the database's `now`, and the brakes `hold`, `launches_stopped` and `cluster_is_known`."""
     return Bound(_LOCKED_GROUP if locked else _GROUP, {"group": group_id})
 
 
-def members(group_id: GroupId) -> Bound[Select[Any]]:
+def members(group_id: GroupId) -> Bound[AnySelect]:
     """The newest lease of each rank and every lease that has not ended, by id: rows of `member_from_row`."""
     return Bound(_MEMBERS, {"group": group_id})
 

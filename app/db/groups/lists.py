@@ -1,10 +1,10 @@
 """Reading groups and their members for callers."""
 
 from dataclasses import dataclass
-from typing import Any
 
-from sqlalchemy import ColumnElement, Select, and_, func, literal_column, not_, or_, select
+from sqlalchemy import ColumnElement, and_, func, literal_column, not_, or_, select
 
+from app.db.core.statements import AnySelect
 from app.db.core.tenant_scope import owned
 from app.db.schema.tables import lease, lease_group
 from app.domain.groups import GroupState
@@ -48,7 +48,7 @@ class GroupFilter:
     name: str | None = None
 
 
-def page(wanted: GroupFilter, *, after: str | None, limit: int) -> Select[Any]:
+def page(wanted: GroupFilter, *, after: str | None, limit: int) -> AnySelect:
     """Groups with their number of active members (`ready`) and their latest expiry, newest first."""
     query = _GROUPS.where(owned(lease_group.c.tenant_id, wanted.tenant_id))
     if wanted.states:
@@ -60,18 +60,18 @@ def page(wanted: GroupFilter, *, after: str | None, limit: int) -> Select[Any]:
     return query.order_by(lease_group.c.id.desc()).limit(limit)
 
 
-def get(group_id: str, *, within: str | None) -> Select[Any]:
+def get(group_id: str, *, within: str | None) -> AnySelect:
     """One group, as `page` returns it."""
     return _GROUPS.where(lease_group.c.id == group_id, owned(lease_group.c.tenant_id, within))
 
 
-def lock(group_id: str, *, within: str | None) -> Select[Any]:
+def lock(group_id: str, *, within: str | None) -> AnySelect:
     """The group's row, locked until the transaction ends. Lock its members first: see `members.lock_members`."""
     named = (lease_group.c.id == group_id, owned(lease_group.c.tenant_id, within))
     return select(lease_group).where(*named).with_for_update()
 
 
-def group_of(lease_id: str) -> Select[Any]:
+def group_of(lease_id: str) -> AnySelect:
     """(id, rank) of the group that a lease is a member of, and the rank."""
     return select(lease.c.group_id.label("id"), lease.c.rank).where(
         lease.c.id == lease_id, lease.c.group_id.is_not(None)
@@ -87,7 +87,7 @@ _NEWEST = not_(
 )
 
 
-def members(group_id: str, *, within: str | None) -> Select[Any]:
+def members(group_id: str, *, within: str | None) -> AnySelect:
     """The members by rank: the newest lease of each rank below the size, and older ones that have not ended."""
     own = lease.join(lease_group, lease_group.c.id == lease.c.group_id)
     shown = or_(_LIVE, and_(_NEWEST, lease.c.rank < lease_group.c.size))

@@ -6,11 +6,12 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-from sqlalchemy import ARRAY, Executable, Integer, Interval, Select, Text, Update, bindparam, func, select, text, update
+from sqlalchemy import ARRAY, Executable, Integer, Interval, Text, Update, bindparam, func, select, text, update
 
 from app.db.core.column_types import Amount, Id, Json, Money, Time
 from app.db.core.ids import new_id
 from app.db.core.prepared import Bound
+from app.db.core.statements import AnySelect
 from app.db.schema.tables import lease, lease_secret
 from app.domain.event_types import EventType
 from app.domain.groups import Pool
@@ -153,7 +154,7 @@ _GROUP = lease.c.group_id == bindparam("group", type_=Text)
 _LOCKED = select(lease.c.id).where(_GROUP, lease.c.ended_at.is_(None)).order_by(lease.c.id).with_for_update()
 
 
-def lock_members(group_id: GroupId) -> Bound[Select[Any]]:
+def lock_members(group_id: GroupId) -> Bound[AnySelect]:
     """Locks the members that have not ended, in the order of their ids. Returns their ids.
 
     Every change of a member locks the member first and then wakes its group. A transaction that changes a group and its
@@ -190,7 +191,7 @@ _TEMPLATE = (
 )
 
 
-def template(group_id: GroupId) -> Bound[Select[Any]]:
+def template(group_id: GroupId) -> Bound[AnySelect]:
     """The terms of the member with the latest expiry: those of a member that is added to the group."""
     return Bound(_TEMPLATE, {"group": group_id})
 

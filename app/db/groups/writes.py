@@ -3,9 +3,10 @@
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from sqlalchemy import Select, Text, Update, bindparam, func, select, update
+from sqlalchemy import Text, Update, bindparam, func, select, update
 from sqlalchemy.dialects.postgresql import ARRAY, Insert, insert
 
+from app.db.core.statements import AnySelect
 from app.db.leases.statements import same_name
 from app.db.schema.tables import lease, lease_group, tenant
 from app.domain.groups import GroupState
@@ -13,7 +14,7 @@ from app.domain.ids import GroupId, TenantId
 from app.domain.leases import Desired
 
 
-def share_tenant(tenant_id: TenantId) -> Select[Any]:
+def share_tenant(tenant_id: TenantId) -> AnySelect:
     """Locks the tenant against changes of its budgets. Locks of leases and groups come after it."""
     return select(tenant.c.id).where(tenant.c.id == tenant_id).with_for_update(read=True)
 
@@ -38,19 +39,19 @@ def wake(group_id: GroupId) -> Update:
     return update(lease_group).where(lease_group.c.id == group_id, live).values(next_due=func.now())
 
 
-def group_named(tenant_id: TenantId, name: str) -> Select[Any]:
+def group_named(tenant_id: TenantId, name: str) -> AnySelect:
     """(id) of the tenant's live group with the name."""
     named = (lease_group.c.tenant_id == tenant_id, lease_group.c.name == name)
     return select(lease_group.c.id).where(*named, lease_group.c.state != str(GroupState.ENDED))
 
 
-def leases_named(tenant_id: TenantId, names: Collection[str]) -> Select[Any]:
+def leases_named(tenant_id: TenantId, names: Collection[str]) -> AnySelect:
     """(id, name, group_id) of the tenant's first live lease with one of the names."""
     held = same_name(tenant_id, func.any(bindparam("names", list(names), type_=ARRAY(Text))))
     return held.add_columns(lease.c.name, lease.c.group_id).order_by(lease.c.name).limit(1)
 
 
-def running_members(group_id: GroupId, *, first_rank: int = 0) -> Select[Any]:
+def running_members(group_id: GroupId, *, first_rank: int = 0) -> AnySelect:
     """(id, state) of members whose end nobody has requested, from a rank on, the last rank first."""
     wanted = (lease.c.group_id == group_id, lease.c.rank >= first_rank, lease.c.desired == str(Desired.RUN))
     return select(lease.c.id, lease.c.state).where(*wanted).order_by(lease.c.rank.desc())

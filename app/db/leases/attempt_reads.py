@@ -2,8 +2,9 @@
 
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, func, select
+from sqlalchemy import ColumnElement, func, select
 
+from app.db.core.statements import AnySelect
 from app.db.core.tenant_scope import owned
 from app.db.leases.billing import cost, price_segments
 from app.db.schema.tables import attempt
@@ -47,7 +48,7 @@ def _cost() -> ColumnElement[Any]:
     )
 
 
-def of_lease(lease_id: str, *, within: str | None, after: int, limit: int) -> Select[Any]:
+def of_lease(lease_id: str, *, within: str | None, after: int, limit: int) -> AnySelect:
     """Tries of a lease of the tenant `within` (None: of any) numbered above `after`, in order, with the time (`as_of`)."""
     return (
         select(*(attempt.c[name] for name in _SHOWN), _cost().label("cost"), func.now().label("as_of"))

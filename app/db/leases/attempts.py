@@ -17,7 +17,6 @@ from sqlalchemy import (
     Case,
     ColumnElement,
     Interval,
-    Select,
     Text,
     TextClause,
     Update,
@@ -40,6 +39,7 @@ from sqlalchemy.dialects.postgresql import Insert, insert
 from app.db.core.column_types import Json, Time
 from app.db.core.prepared import Bound, Shape, plain, setting, shape
 from app.db.core.recordset import ROWS, hexadecimal, recordset
+from app.db.core.statements import AnySelect
 from app.db.leases.billing import ends_at
 from app.db.leases.claims import held_by
 from app.db.operations import cluster
@@ -372,7 +372,7 @@ def _billing_end() -> Case[Any]:
     )
 
 
-def tried_since(lease_id: LeaseId, since: datetime) -> Select[Any]:
+def tried_since(lease_id: LeaseId, since: datetime) -> AnySelect:
     """The offerings that this placement pass has tried already, in the order of the attempts."""
     tried = select(
         attempt.c.account,

@@ -9,10 +9,11 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Executable, Select, Text, TextClause, bindparam, exists, func, select, text
+from sqlalchemy import Executable, Text, TextClause, bindparam, exists, func, select, text
 from sqlalchemy.dialects.postgresql import Insert, insert
 
 from app.db.core.prepared import Bound
+from app.db.core.statements import AnySelect
 from app.db.schema.tables import attempt, launch_batch
 from app.domain.ids import AttemptId, BatchId
 
@@ -120,7 +121,7 @@ _REPEATABLE = (
 )
 
 
-def locked_batch(batch_id: BatchId) -> Bound[Select[Any]]:
+def locked_batch(batch_id: BatchId) -> Bound[AnySelect]:
     """One row (params, last_sent_at, now, repeatable). The batch stays locked until the end of the transaction.
 
     `repeatable`: no VM of it is ending or gone, and none was declared never created. Otherwise a repeat could create a VM
@@ -182,7 +183,7 @@ _MEMBERS = (
 )
 
 
-def members(batch_id: BatchId) -> Bound[Select[Any]]:
+def members(batch_id: BatchId) -> Bound[AnySelect]:
     """(id, lease_id, token, batch_index, unknown_since, instance_id) of the attempts of a batch, in the order of their slots."""
     return Bound(_MEMBERS, {"batch": batch_id})
 
@@ -190,7 +191,7 @@ def members(batch_id: BatchId) -> Bound[Select[Any]]:
 _PARAMS = select(launch_batch.c.params).where(launch_batch.c.id == bindparam("batch", type_=Text))
 
 
-def params(batch_id: BatchId) -> Bound[Select[Any]]:
+def params(batch_id: BatchId) -> Bound[AnySelect]:
     """One row (params): what was sent, or null once no slot may be sent or searched for."""
     return Bound(_PARAMS, {"batch": batch_id})
 

@@ -6,7 +6,7 @@ Only the database's clock decides whether a lease is due, held or expired.
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from uuid import UUID
 
 from sqlalchemy import (
@@ -15,7 +15,6 @@ from sqlalchemy import (
     Executable,
     Integer,
     Interval,
-    Select,
     Text,
     Update,
     Uuid,
@@ -32,6 +31,7 @@ from sqlalchemy import (
 
 from app.db.core.column_types import Time
 from app.db.core.prepared import Bound
+from app.db.core.statements import AnySelect
 from app.db.leases import idleness
 from app.db.leases.loaded_leases import ATTEMPT_COLUMNS
 from app.db.leases.process_locks import claim_ids
@@ -102,7 +102,7 @@ def _claim_due(number: int | None) -> Executable:
 _HOLDS = select(lease.c.id).where(*_OURS)
 
 
-def holds(lease_id: LeaseId, claim_id: UUID) -> Bound[Select[Any]]:
+def holds(lease_id: LeaseId, claim_id: UUID) -> Bound[AnySelect]:
     """Returns one row (id) while this claim holds the lease."""
     return Bound(_HOLDS, {"lease": lease_id, "claim": claim_id})
 
@@ -208,7 +208,7 @@ _LEASE = [
 ]
 
 
-def loading(*of: ColumnElement[bool]) -> Select[Any]:
+def loading(*of: ColumnElement[bool]) -> AnySelect:
     """The facts for the next decision about these leases. See `load`."""
     newest = and_(attempt.c.lease_id == lease.c.id, attempt.c.n == lease.c.attempts_count)
     place = and_(account_region.c.account == attempt.c.account, account_region.c.region == attempt.c.region)
@@ -252,7 +252,7 @@ def loading(*of: ColumnElement[bool]) -> Select[Any]:
 _LOAD = loading(*_OURS)
 
 
-def load(lease_id: LeaseId, claim_id: UUID) -> Bound[Select[Any]]:
+def load(lease_id: LeaseId, claim_id: UUID) -> Bound[AnySelect]:
     """The facts for the next decision, with the database's `now`. Returns no row when the claim is no longer ours."""
     return Bound(_LOAD, {"lease": lease_id, "claim": claim_id})
 
@@ -263,7 +263,7 @@ _LOAD_EACH = loading(
 ).add_columns(lease.c.claim_id)
 
 
-def load_each(claimed: Mapping[LeaseId, UUID]) -> Bound[Select[Any]]:
+def load_each(claimed: Mapping[LeaseId, UUID]) -> Bound[AnySelect]:
     """The rows of `load`, with their `claim_id`, for leases by their claims. A claim that was lost has no row."""
     return Bound(_LOAD_EACH, {"leases": list(claimed), "claims": list(claimed.values())})
 

@@ -1,10 +1,9 @@
 """Console output of VMs that did not boot."""
 
-from typing import Any
-
-from sqlalchemy import Select, Update, func, select, update
+from sqlalchemy import Update, func, select, update
 from sqlalchemy.dialects.postgresql import Insert, insert
 
+from app.db.core.statements import AnySelect
 from app.db.core.tenant_scope import owned
 from app.db.schema.tables import attempt, lease_console
 from app.domain.ids import AttemptId, LeaseId, TenantId
@@ -26,7 +25,7 @@ def keep(tenant_id: TenantId, lease_id: LeaseId, n: int, output: str) -> Insert:
     return insert(lease_console).values(values).on_conflict_do_nothing()
 
 
-def of_lease(lease_id: str, *, within: str | None) -> Select[Any]:
+def of_lease(lease_id: str, *, within: str | None) -> AnySelect:
     """(n, text, at) of the attempts of a lease of the tenant `within` (None: of any), in order."""
     return (
         select(lease_console.c.n, lease_console.c.text, lease_console.c.at)

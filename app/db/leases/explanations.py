@@ -8,6 +8,7 @@ from sqlalchemy.sql.elements import ColumnElement
 
 from app.db.core.column_types import Id, Time
 from app.db.core.reads import Query
+from app.db.core.statements import AnySelect
 from app.db.core.tenant_scope import asking
 from app.db.operations import brakes
 from app.db.schema.tables import account_region, attempt, installation, lease, quota, quota_claim, worker_heartbeat
@@ -84,7 +85,7 @@ QUOTA = Query(
 """Limits and use of the tenant `owner`, with what the lease reserves. Parameters: lease_id, owner."""
 
 
-def _unlisted() -> Select[tuple[str, str, bool]]:
+def _unlisted() -> Select[str, str, bool]:
     started = (
         select(func.min(worker_heartbeat.c.started_at))
         .where(worker_heartbeat.c.kind == "worker", worker_heartbeat.c.seen_at > func.now() - _WORKER_SILENT)
@@ -116,7 +117,7 @@ _NOT_LATER = tuple_(lease.c.next_due, lease.c.id) <= tuple_(
 _OWN = lease.c.tenant_id == bindparam("owner", type_=Id)
 
 
-def _positions() -> Select[Any]:
+def _positions() -> AnySelect:
     counts: list[Any] = [
         func.count().label("waiting"),
         func.count().filter(_NOT_LATER).label("position"),

@@ -1,11 +1,9 @@
 """SSH host keys that a VM reports: the API's limited access, by a one-time token, to the lease that shows the keys."""
 
-from typing import Any
-
-from sqlalchemy import Integer, Select, bindparam, select
-from sqlalchemy.sql.dml import ReturningInsert
+from sqlalchemy import Integer, bindparam, select
 
 from app.db.core.prepared import Bound
+from app.db.core.statements import AnyInsert, AnySelect
 from app.db.events.events import NewEvent
 from app.db.leases.transitions import write
 from app.db.schema.tables import attempt, lease
@@ -19,14 +17,14 @@ _FIRST = (
 )
 
 
-def owner(host_key_hash: bytes) -> Select[Any]:
+def owner(host_key_hash: bytes) -> AnySelect:
     """(lease_id, n, host_key_hash) of the live attempt whose VM received this token."""
     return select(attempt.c.lease_id, attempt.c.n, attempt.c.host_key_hash).where(
         attempt.c.host_key_hash == host_key_hash, attempt.c.ended_at.is_(None)
     )
 
 
-def accept(lease_id: LeaseId, n: int, keys: list[str], request_id: str) -> Bound[ReturningInsert[Any]]:
+def accept(lease_id: LeaseId, n: int, keys: list[str], request_id: str) -> Bound[AnyInsert]:
     """Stores the keys on the lease while attempt `n` is its newest and no keys are known.
 
     The first writer succeeds; the others get no row.

@@ -1,11 +1,10 @@
 """The samples of a run of idle samples, which stay with the lease as evidence."""
 
-from typing import Any
-
-from sqlalchemy import Integer, Select, Text, bindparam, select
+from sqlalchemy import Integer, Text, bindparam, select
 
 from app.db.core.column_types import Time
 from app.db.core.prepared import Bound
+from app.db.core.statements import AnySelect
 from app.db.core.tenant_scope import owned
 from app.db.schema.tables import gpu_sample, lease
 from app.domain.idleness import MOST_EVIDENCE, Idleness
@@ -20,11 +19,11 @@ _SAMPLES = (
 )
 
 
-def samples(lease_id: LeaseId, run: Idleness) -> Bound[Select[Any]]:
+def samples(lease_id: LeaseId, run: Idleness) -> Bound[AnySelect]:
     """(at, uuids, percentages) of the run's samples, the newest first. `percentages`: utilization of each GPU."""
     return Bound(_SAMPLES, {"lease": lease_id, "since": run.since, "until": run.sampled_at, "most": MOST_EVIDENCE})
 
 
-def of_lease(lease_id: str, *, within: str | None) -> Select[Any]:
+def of_lease(lease_id: str, *, within: str | None) -> AnySelect:
     """(idle_evidence) of a lease of the tenant `within` (None: of any)."""
     return select(lease.c.idle_evidence).where(lease.c.id == lease_id, owned(lease.c.tenant_id, within))

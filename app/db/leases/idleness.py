@@ -13,7 +13,6 @@ from sqlalchemy import (
     FromClause,
     Integer,
     Interval,
-    Select,
     Update,
     and_,
     bindparam,
@@ -24,10 +23,10 @@ from sqlalchemy import (
     select,
     update,
 )
-from sqlalchemy.sql.dml import ReturningInsert
 
 from app.db.core.column_types import Time
 from app.db.core.prepared import Bound
+from app.db.core.statements import AnyInsert, AnySelect
 from app.db.events.events import NewEvent
 from app.db.leases.transitions import WAKE, write
 from app.db.schema.tables import gpu_latest, lease, tenant
@@ -158,7 +157,7 @@ _DUE = (
 )
 
 
-def due(period: float, limit: int) -> Bound[Select[Any]]:
+def due(period: float, limit: int) -> Bound[AnySelect]:
     """Leases with a notice that is due, the longest idle first.
 
     Columns: id, rule (the lease's own, as JSON), gpu_count, rate_per_hour, now, and FACTS. `period`: seconds between samples.
@@ -173,7 +172,7 @@ _UNTOLD = case(
 
 def tell(
     lease_id: LeaseId, event: NewEvent, idleness: Idleness, notice: int, period: float, evidence: Any = None
-) -> Bound[ReturningInsert[Any]]:
+) -> Bound[AnyInsert]:
     """Records a notice of a run that is still idle, each once. `evidence`: of a lease that counts as idle."""
     given = {"idle_due_at": idleness.due_at, "idle_notice": notice, **still_idle(idleness, period)}
     guards = [*_ACTIVE, _UNTOLD, STILL_IDLE]

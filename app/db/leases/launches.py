@@ -2,14 +2,13 @@
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from uuid import UUID
 
 from sqlalchemy import (
     ARRAY,
     Delete,
     Executable,
-    Select,
     Text,
     Update,
     and_,
@@ -25,6 +24,7 @@ from sqlalchemy import (
 
 from app.db.core.column_types import Json, Time
 from app.db.core.prepared import Bound
+from app.db.core.statements import AnySelect
 from app.db.schema.tables import attempt, lease, lease_group, lease_secret, tenant
 from app.domain.ids import AttemptId, LeaseId, TenantId
 from app.domain.leases import LIVE_ATTEMPT
@@ -50,7 +50,7 @@ _UNEXTENDED = (
 )
 
 
-def unextended(lease_id: LeaseId, expires_at: datetime) -> Bound[Select[Any]]:
+def unextended(lease_id: LeaseId, expires_at: datetime) -> Bound[AnySelect]:
     """Returns a row while the lease still has this expiry.
 
     The row stays locked: nobody extends the lease before the transaction ends.
@@ -76,7 +76,7 @@ _PRIVATE = (
 )
 
 
-def private(lease_ids: Iterable[LeaseId]) -> Bound[Select[Any]]:
+def private(lease_ids: Iterable[LeaseId]) -> Bound[AnySelect]:
     """A row (lease_id, max_total_seconds, startup_script, group_id, placement, interconnect) for each lease.
 
     Only a launch needs these data. `max_total_seconds`: the longest duration of the lease in seconds, extensions

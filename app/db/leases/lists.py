@@ -13,7 +13,6 @@ from sqlalchemy import (
     ColumnElement,
     ColumnExpressionArgument,
     Integer,
-    Select,
     Text,
     any_,
     bindparam,
@@ -29,6 +28,7 @@ from sqlalchemy.dialects.postgresql import ARRAY
 
 from app.db.core.column_types import Id, Json
 from app.db.core.reads import Query
+from app.db.core.statements import AnySelect
 from app.db.leases.statements import view_rows
 from app.db.schema.tables import lease
 from app.domain.leases import TERMINAL, Desired, LeaseState
@@ -200,7 +200,7 @@ def _ordered(sort: LeaseSort, *columns: ColumnElement[Any]) -> list[ColumnElemen
     return [column.desc() if sort.descending else column.asc() for column in columns]
 
 
-def _within_bytes(sort: LeaseSort, rows: Select[Any]) -> Select[Any]:
+def _within_bytes(sort: LeaseSort, rows: AnySelect) -> AnySelect:
     """The rows before which fewer than `most_bytes` are shown: the first one always, however large.
 
     PostgreSQL leaves out the others, so that they are never sent.

@@ -5,10 +5,10 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
-from sqlalchemy import Insert, Select, Text, Update, and_, bindparam, func, insert, select, update
-from sqlalchemy.sql.dml import ReturningInsert
+from sqlalchemy import Insert, Text, Update, and_, bindparam, func, insert, select, update
 
 from app.db.core.prepared import Bound
+from app.db.core.statements import AnyInsert, AnySelect
 from app.db.events.events import NewEvent
 from app.db.leases import spend_caps
 from app.db.leases.billing import parts
@@ -22,7 +22,7 @@ _OF_ATTEMPT = select(attempt_price.c.starts_at, attempt_price.c.price_per_hour).
 )
 
 
-def of_attempt(attempt_id: AttemptId) -> Bound[Select[Any]]:
+def of_attempt(attempt_id: AttemptId) -> Bound[AnySelect]:
     """(starts_at, price_per_hour) of the changes of an attempt."""
     return Bound(_OF_ATTEMPT, {"attempt": attempt_id})
 
@@ -54,7 +54,7 @@ _AT_OFFERING = attempt.join(lease, lease.c.id == attempt.c.lease_id).join(
 )
 
 
-def due(account: str, region: str, markets: Iterable[str]) -> Select[Any]:
+def due(account: str, region: str, markets: Iterable[str]) -> AnySelect:
     """(attempt_id, lease_id) of billed attempts whose price is not the live price of their offering."""
     return (
         select(attempt.c.id.label("attempt_id"), attempt.c.lease_id)
@@ -71,7 +71,7 @@ def due(account: str, region: str, markets: Iterable[str]) -> Select[Any]:
     )
 
 
-def billed(attempt_id: AttemptId) -> Select[Any]:
+def billed(attempt_id: AttemptId) -> AnySelect:
     """What a change needs to know, while the attempt is billed: the lease's rate and since when, prices, and `now`.
 
     `price_per_hour`: of compute, at present. `parts`: of disks and the address. `new_price`: the live price of the
@@ -112,7 +112,7 @@ def close_past(attempt_id: AttemptId, cost: Decimal) -> Update:
     return update(attempt).where(attempt.c.id == attempt_id).values(cost_of_past_prices=past)
 
 
-def begin_rate(lease_id: LeaseId, event: NewEvent, *, cost: Decimal, rate: Decimal) -> Bound[ReturningInsert[Any]]:
+def begin_rate(lease_id: LeaseId, event: NewEvent, *, cost: Decimal, rate: Decimal) -> Bound[AnyInsert]:
     """The lease is billed at `rate` USD an hour from now on. `cost`: USD at the rate until now."""
     values = {"rate_per_hour": rate, "rate_since": NOW, **spend_caps.RATE_BEGINS, **WAKE}
     return write(lease_id, event, given={"rate": rate, "cost": cost}, values=values)

@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import ARRAY, Integer, Select, Text, TextClause, Update, bindparam, func, literal, select, text
-from sqlalchemy.sql.dml import ReturningInsert
+from sqlalchemy import ARRAY, Integer, Text, TextClause, Update, bindparam, func, literal, select, text
 
 from app.db.core.column_types import Json, Time
 from app.db.core.prepared import Bound
+from app.db.core.statements import AnyInsert, AnySelect
 from app.db.events.events import NewEvent
 from app.db.leases import attempts
 from app.db.leases.claims import held_by
@@ -36,7 +36,7 @@ _SAME_HEALTH = lease.c.gpu_health.is_not_distinct_from(bindparam("before", type_
 
 def accept(
     lease_id: LeaseId, record: ProofRecord, before: dict[str, Any] | None, *, request_id: str | None = None
-) -> Bound[ReturningInsert[Any]]:
+) -> Bound[AnyInsert]:
     """Stores a judged proof before the lease is active, and wakes the lease. Returns no row when `before` has changed.
 
     `before`: the lease's column as it was read.
@@ -54,7 +54,7 @@ def accept(
 
 def set_health(
     lease_id: LeaseId, record: HealthRecord, before: dict[str, Any] | None, *, request_id: str | None = None
-) -> Bound[ReturningInsert[Any]]:
+) -> Bound[AnyInsert]:
     """Stores the health that an agent reports of an active lease. A failing one wakes the lease. Otherwise as `accept`."""
     findings = tuple(EventFinding.of(finding) for finding in record.findings)
     event = LeaseGpuHealth(n=record.n, status=record.status, findings=findings)
@@ -79,7 +79,7 @@ _KNOWN_BAD = select(bad_gpu.c.uuid).where(
 )
 
 
-def known_bad(provider: str, uuids: Sequence[str]) -> Bound[Select[Any]]:
+def known_bad(provider: str, uuids: Sequence[str]) -> Bound[AnySelect]:
     """Those of the GPUs that failed a check in the last 30 days."""
     return Bound(_KNOWN_BAD, {"provider": provider, "uuids": list(uuids)})
 

@@ -4,14 +4,13 @@
 """
 
 from datetime import datetime
-from typing import Any
 from uuid import UUID
 
 from sqlalchemy import bindparam
-from sqlalchemy.sql.dml import ReturningInsert
 
 from app.db.core.column_types import Time
 from app.db.core.prepared import Bound
+from app.db.core.statements import AnyInsert
 from app.db.core.tenant_scope import parameter
 from app.db.events.events import NewEvent
 from app.db.leases.transitions import NOW, OWNED, WAKE, write
@@ -24,7 +23,7 @@ _ACTIVE = lease.c.state == str(LeaseState.ACTIVE)
 _SAME = lease.c.reboot_requested_at == bindparam("asked_at", type_=Time)
 
 
-def request(lease_id: LeaseId, request_id: str | None, *, within: str | None) -> Bound[ReturningInsert[Any]]:
+def request(lease_id: LeaseId, request_id: str | None, *, within: str | None) -> Bound[AnyInsert]:
     """Requests a reboot for the tenant `within` (None: an operator).
 
     Returns no row unless the tenant owns the lease and the lease is active.
@@ -39,7 +38,7 @@ def request(lease_id: LeaseId, request_id: str | None, *, within: str | None) ->
     )
 
 
-def over(lease_id: LeaseId, claim_id: UUID, requested_at: datetime, told: NewEvent) -> Bound[ReturningInsert[Any]]:
+def over(lease_id: LeaseId, claim_id: UUID, requested_at: datetime, told: NewEvent) -> Bound[AnyInsert]:
     """Clears the reboot request of `requested_at`, which was sent or given up. A later request stays."""
     given = {"asked_at": requested_at}
     return write(lease_id, told, claim_id=claim_id, where=[_SAME], given=given, values={"reboot_requested_at": None})

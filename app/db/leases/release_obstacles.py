@@ -1,12 +1,11 @@
 """What prevents a lease from ending, as recorded in the message of its reason."""
 
 from datetime import timedelta
-from typing import Any
 
 from sqlalchemy import Interval, Text, bindparam, func, literal_column
-from sqlalchemy.sql.dml import ReturningInsert
 
 from app.db.core.prepared import Bound
+from app.db.core.statements import AnyInsert
 from app.db.events.events import NewEvent
 from app.db.leases.transitions import write
 from app.db.schema.tables import lease
@@ -24,7 +23,7 @@ _LONG_ENOUGH = lease.c.release_requested_at <= func.now() - bindparam("patience"
 _NEWS = _MESSAGE.is_distinct_from(_BLOCKED_MESSAGE)
 
 
-def blocked(lease_id: LeaseId, obstacle: str, *, after_seconds: float = 0.0) -> Bound[ReturningInsert[Any]]:
+def blocked(lease_id: LeaseId, obstacle: str, *, after_seconds: float = 0.0) -> Bound[AnyInsert]:
     """Writes an obstacle into the reason of a lease that has been releasing for `after_seconds`, with an event.
 
     Returns no row when the reason names that obstacle already. An obstacle is a fact, so no claim is required.

@@ -7,7 +7,6 @@ from sqlalchemy import (
     ColumnElement,
     FromClause,
     Interval,
-    Select,
     Text,
     and_,
     bindparam,
@@ -22,6 +21,7 @@ from sqlalchemy import (
 )
 
 from app.db.core.column_types import Id, Json, Money, Time
+from app.db.core.statements import AnySelect
 from app.db.core.tenant_scope import asking, parameter
 from app.db.leases import projection
 from app.db.leases.billing import accrued
@@ -49,7 +49,7 @@ def _reserved_until(row: FromClause) -> ColumnElement[Any]:
     return cast(row.c.placement["reserved_until"].astext, Time)
 
 
-def view_rows() -> Select[Any]:
+def view_rows() -> AnySelect:
     """The columns from which a lease is shown: see `projection.shown`, and the facts that decide its `actions`.
 
     `over`: its term has ended. `at_latest`: the tenant's terms or a reservation allow no later expiry. `not_extendable`: the provider
@@ -103,7 +103,7 @@ TERMS = select(tenant.c.status, tenant.c.max_ttl_seconds).where(tenant.c.id == b
 """The terms of a tenant. Parameter: tenant_id."""
 
 
-def same_name(tenant_id: Any, name: Any) -> Select[Any]:
+def same_name(tenant_id: Any, name: Any) -> AnySelect:
     """Ids of the tenant's live leases with the name, also of those that an earlier version wrote."""
     live = not_(lease.c.state.in_([literal_column(f"'{state}'") for state in sorted(TERMINAL)]))
     return select(lease.c.id).where(lease.c.tenant_id == tenant_id, lease.c.name == name, live)
@@ -118,7 +118,7 @@ NAMED_LIVE = (
 """The live lease of a tenant with a name, other than `besides`. Parameters: tenant_id, name, besides."""
 
 
-def _create() -> Select[Any]:
+def _create() -> AnySelect:
     terms = (
         select(*_TERMS)
         .where(

@@ -1,11 +1,11 @@
 """Counts and amounts over leases that have not ended."""
 
 from functools import lru_cache
-from typing import Any
 
-from sqlalchemy import Select, bindparam, func, select, true
+from sqlalchemy import bindparam, func, select, true
 
 from app.db.core.column_types import Time
+from app.db.core.statements import AnySelect
 from app.db.core.tenant_scope import only
 from app.db.leases.billing import accrued
 from app.db.operations.ops import LIVE
@@ -15,7 +15,7 @@ _AS_OF = bindparam("as_of", type_=Time)
 
 
 @lru_cache(maxsize=2)
-def by_state(*, every_tenant: bool) -> Select[Any]:
+def by_state(*, every_tenant: bool) -> AnySelect:
     """By state: leases, GPUs, USD per hour, and `accrued`: USD from the start of each lease until `as_of`.
 
     Parameters: as_of, and `tenant_scope.parameter`, which is a tenant unless `every_tenant`.

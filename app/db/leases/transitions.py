@@ -11,7 +11,6 @@ from sqlalchemy import (
     ARRAY,
     ColumnClause,
     ColumnElement,
-    Select,
     Text,
     Uuid,
     bindparam,
@@ -21,11 +20,11 @@ from sqlalchemy import (
     text,
     update,
 )
-from sqlalchemy.sql.dml import ReturningInsert
 
 from app.db.core.column_types import Json
 from app.db.core.prepared import Bound, Shape, plain, setting, shape
 from app.db.core.recordset import ROWS, recordset
+from app.db.core.statements import AnyInsert, AnySelect
 from app.db.core.tenant_scope import asking, parameter
 from app.db.events.events import NewEvent, append_each, append_to_leases, told
 from app.db.schema.tables import event, lease, lease_group
@@ -51,7 +50,7 @@ def write(
     where: Iterable[ColumnElement[bool]] = (),
     given: Mapping[str, Any] | None = None,
     values: Mapping[str, Any] | None = None,
-) -> Bound[ReturningInsert[Any]]:
+) -> Bound[AnyInsert]:
     """Changes a lease and appends the event. Returns one row (lease_id, lease_sequence), or none when a guard fails.
 
     A change of state wakes the lease's group. A transaction that changes several leases locks them all first.
@@ -74,7 +73,7 @@ def write(
 @lru_cache(maxsize=256)
 def _written(
     to: LeaseState | None, where: tuple[ColumnElement[bool], ...], columns: Shape, *, claimed: bool
-) -> ReturningInsert[Any]:
+) -> AnyInsert:
     guards = [lease.c.id == bindparam("lease", type_=Text), *where, *_from_sources(to)]
     if claimed:
         guards.append(_is_held(bindparam("claim", type_=Uuid)))
@@ -121,7 +120,7 @@ def write_each(
     where: Iterable[ColumnElement[bool]] = (),
     given: Mapping[str, Any] | None = None,
     values: Mapping[str, Any] | None = None,
-) -> Bound[ReturningInsert[Any]]:
+) -> Bound[AnyInsert]:
     """`write` for several leases in one statement, each while its claim holds it.
 
     `values` are written to all of them, with the parameters `given`. Every change has its own values for the same columns.
@@ -147,7 +146,7 @@ def write_each(
 @lru_cache(maxsize=64)
 def _written_each(
     to: LeaseState | None, where: tuple[ColumnElement[bool], ...], columns: Shape, own: tuple[str, ...]
-) -> ReturningInsert[Any]:
+) -> AnyInsert:
     fields: list[ColumnClause[Any]] = [
         column("id", Text),
         column("claim", Uuid),
@@ -196,7 +195,7 @@ _LOCKED = (
 )
 
 
-def locked(lease_ids: Iterable[str]) -> Bound[Select[Any]]:
+def locked(lease_ids: Iterable[str]) -> Bound[AnySelect]:
     """Locks these leases, in the order of their ids.
 
     Every writer of attempts locks their leases first, so no deadlock occurs.
@@ -208,7 +207,7 @@ WAKE: Mapping[str, ColumnElement[Any]] = {"next_due": NOW, "wake_count": lease.c
 """Values that make a lease due at once, even when a worker is just about to postpone it."""
 
 
-def ids_in(tenant_id: TenantId, states: Iterable[LeaseState]) -> Select[Any]:
+def ids_in(tenant_id: TenantId, states: Iterable[LeaseState]) -> AnySelect:
     """Ids of a tenant's leases in these states, in ascending order."""
     in_states = lease.c.state.in_([str(state) for state in states])
     return select(lease.c.id).where(lease.c.tenant_id == tenant_id, in_states).order_by(lease.c.id)
@@ -216,7 +215,7 @@ def ids_in(tenant_id: TenantId, states: Iterable[LeaseState]) -> Select[Any]:
 
 def request_end(
     lease_id: LeaseId, reason: Reason, request_id: str | None, *, within: str | None = None
-) -> Bound[ReturningInsert[Any]]:
+) -> Bound[AnyInsert]:
     """Requests the end of a lease: `releasing` from any earlier state, once. Returns no row when it ends or has ended.
 
     `within`: the requesting tenant; None for operators and workers.

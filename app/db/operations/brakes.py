@@ -2,12 +2,10 @@
 
 from collections.abc import Iterable
 from datetime import datetime
-from typing import Any
 
 from sqlalchemy import (
     ColumnElement,
     Executable,
-    Select,
     Update,
     and_,
     bindparam,
@@ -21,11 +19,12 @@ from sqlalchemy import (
 )
 
 from app.db.core.column_types import Time
+from app.db.core.statements import AnySelect
 from app.db.operations import cluster
 from app.db.schema.tables import account_region, installation, lease, periodic_job
 
 
-def now() -> Select[Any]:
+def now() -> AnySelect:
     """The database's clock."""
     return select(func.now().label("now"))
 
@@ -77,7 +76,7 @@ Name = str | ColumnElement[str]
 Since = datetime | ColumnElement[datetime]
 
 
-def listed_since(account: Name, region: Name, since: Since) -> Select[Any]:
+def listed_since(account: Name, region: Name, since: Since) -> AnySelect:
     """A row when a complete listing of the place began after `since`."""
     return select(account_region.c.account).where(
         account_region.c.account == account,
@@ -86,7 +85,7 @@ def listed_since(account: Name, region: Name, since: Since) -> Select[Any]:
     )
 
 
-def listing_failed_since(account: Name, region: Name, since: Since) -> Select[Any]:
+def listing_failed_since(account: Name, region: Name, since: Since) -> AnySelect:
     """A row when the inventory job of the place began after `since` and ended with an error."""
     job = periodic_job.c
     return select(job.name).where(

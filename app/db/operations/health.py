@@ -1,15 +1,15 @@
 """Statements of the readiness check."""
 
 from collections.abc import Collection
-from typing import Any
 
-from sqlalchemy import Select, exists, func, select, text
+from sqlalchemy import exists, func, select, text
 
+from app.db.core.statements import AnySelect
 from app.db.schema.tables import account, worker_heartbeat
 
 SCHEMA_REVISION = text("SELECT version_num FROM alembic_version")
 
-HEARTBEATS: Select[Any] = select(
+HEARTBEATS: AnySelect = select(
     worker_heartbeat.c.kind,
     func.extract("epoch", func.now() - worker_heartbeat.c.seen_at).label("seconds"),
 )
@@ -18,7 +18,7 @@ HEARTBEATS: Select[Any] = select(
 _ENDPOINT = account.c.config["endpoint_url"].as_string()
 
 
-def needs_deadman(providers: Collection[str]) -> Select[Any]:
+def needs_deadman(providers: Collection[str]) -> AnySelect:
     """Whether there is an account at one of these, where nothing but `gpulease deadman` ends a VM while gpulease is down.
 
     Plain http is a simulated one's.

@@ -5,8 +5,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Executable, Select, TextClause, func, literal_column, select, text
+from sqlalchemy import ColumnElement, Connection, Executable, TextClause, func, literal_column, select, text
 
+from app.db.core.statements import AnySelect
 from app.db.leases.billing import cost, price_segments
 from app.db.schema.tables import attempt, invariant, lease
 from app.db.tenancy.quotas import RECOUNT
@@ -23,7 +24,7 @@ class Check:
     """One invariant: a row of `statement` is a violation."""
 
     name: str
-    statement: TextClause | Select[Any]
+    statement: TextClause | AnySelect
 
 
 _segment = price_segments()

@@ -4,9 +4,10 @@ from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
-from sqlalchemy import Insert, Select, TextClause, Update, func, insert, select, text, update
+from sqlalchemy import Insert, TextClause, Update, func, insert, select, text, update
 
 from app.db.core.prepared import Bound
+from app.db.core.statements import AnySelect
 from app.db.schema.tables import invoice_import, invoice_line
 
 LOCK = text("LOCK TABLE invoice_import IN SHARE ROW EXCLUSIVE MODE")
@@ -16,7 +17,7 @@ ADD_LINES = insert(invoice_line)
 """Executed with a list of lines."""
 
 
-def with_hash(file_hash: bytes) -> Select[Any]:
+def with_hash(file_hash: bytes) -> AnySelect:
     """(imported_at, replaced_at) of an import."""
     columns = (invoice_import.c.imported_at, invoice_import.c.replaced_at)
     return select(*columns).where(invoice_import.c.file_hash == file_hash)

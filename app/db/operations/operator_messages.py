@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
-from sqlalchemy import Executable, Insert, Select, TextClause, Update, func, select, text, update
+from sqlalchemy import Executable, Insert, TextClause, Update, func, select, text, update
 from sqlalchemy.dialects.postgresql import insert
 
 from app.db.core.prepared import Bound
+from app.db.core.statements import AnySelect
 from app.db.schema.tables import installation, operator_message
 
 _ADD = "INSERT INTO operator_message (id, cause, kind, text) SELECT new_typeid('message'), cause, '{}', said FROM ({}) found"
@@ -62,7 +63,7 @@ RECONCILIATION = _collect(
 )
 
 
-def position() -> Select[Any]:
+def position() -> AnySelect:
     """(told_until, newest): numbers of events. `told_until` is NULL before the first run. Locks the row."""
     told, newest = installation.c.operators_told_until, installation.c.event_sequence
     return select(told.label("told_until"), newest.label("newest")).with_for_update()
@@ -92,7 +93,7 @@ def add(values: Sequence[dict[str, Any]]) -> Insert:
     return insert(operator_message).values(list(values)).on_conflict_do_nothing()
 
 
-def due(limit: int) -> Select[Any]:
+def due(limit: int) -> AnySelect:
     """(id, text, tries, sent_to, overdue) of messages to send now, the oldest first. `overdue`: given up if it fails."""
     columns = (operator_message.c[name] for name in ("id", "text", "tries", "sent_to"))
     overdue = (operator_message.c.created_at < func.now() - _LASTS).label("overdue")

@@ -8,7 +8,6 @@ from typing import Any
 from sqlalchemy import (
     Float,
     Interval,
-    Select,
     Subquery,
     Text,
     Update,
@@ -29,6 +28,7 @@ from sqlalchemy import (
 
 from app.db.core.column_types import Time
 from app.db.core.reads import Query
+from app.db.core.statements import AnySelect
 from app.db.leases.billing import ends_at
 from app.db.operations import cluster
 from app.db.schema.tables import account, account_check, account_region, attempt, installation, lease, offering, orphan
@@ -61,14 +61,14 @@ class StuckAfter:
     boot_large: float
 
 
-def stuck(after: StuckAfter, *, limit: int) -> Select[Any]:
+def stuck(after: StuckAfter, *, limit: int) -> AnySelect:
     """Leases that stay in a state for longer than these seconds, and leases with a settling attempt."""
     each = stuck_rows(after)
     return select(each).order_by(each.c.since).limit(limit)
 
 
 @cache
-def stuck_counts(after: StuckAfter) -> Select[Any]:
+def stuck_counts(after: StuckAfter) -> AnySelect:
     """The number of stuck leases of each kind: (kind, leases). Always the same object, so that it is compiled once."""
     each = stuck_rows(after)
     return select(each.c.kind, func.count().label("leases")).group_by(each.c.kind)
@@ -80,7 +80,7 @@ def stuck_rows(after: StuckAfter) -> Subquery:
     reason = lease.c.reason["message"].astext.label("reason")
     shown = (lease.c.id.label("lease_id"), lease.c.tenant_id, lease.c.state, lease.c.account, lease.c.region, reason)
 
-    def older(kind: str, since: Any, seconds: float, *where: Any) -> Select[Any]:
+    def older(kind: str, since: Any, seconds: float, *where: Any) -> AnySelect:
         cut = func.now() - literal(timedelta(seconds=seconds), Interval)
         query = select(literal(kind).label("kind"), *shown, since.label("since"))
         return query.select_from(lease.outerjoin(attempt, newest)).where(LIVE, since < cut, *where)
@@ -140,7 +140,7 @@ _HISTORY = or_(OPEN, orphan.c.end_requested_at.is_not(None), orphan.c.cause.not_
 """Without VMs of leases that a listing still showed a moment after their end, and that nobody had to end."""
 
 
-def orphans(*, gone: bool, after: OrphanKey | None, limit: int) -> Select[Any]:
+def orphans(*, gone: bool, after: OrphanKey | None, limit: int) -> AnySelect:
     """Orphans, the most recently first-seen orphan first, with the current time (`as_of`).
 
     `gone`: include orphans that no longer exist, except VMs that disappeared by themselves after their lease's end.

@@ -4,10 +4,11 @@ from datetime import timedelta
 from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import Interval, Select, case, column, func, literal, literal_column, select, table
+from sqlalchemy import Interval, case, column, func, literal, literal_column, select, table
 
 from app.db.core.compiled import with_values
 from app.db.core.reads import Query
+from app.db.core.statements import AnySelect
 from app.db.leases.billing import cost, price_segments
 from app.db.operations.invariants import NOTED
 from app.db.operations.ops import BRAKES, LIVE, OPEN, StuckAfter, stuck
@@ -133,12 +134,12 @@ def past() -> Query:
     )
 
 
-def _together(parts: dict[str, Select[Any]], *beside: Any) -> Query:
+def _together(parts: dict[str, AnySelect], *beside: Any) -> Query:
     columns = (_as_json(part).label(name) for name, part in parts.items())
     return Query(select(func.now().label("as_of"), *columns).add_cte(*beside))
 
 
-def _as_json(statement: Select[Any]) -> Any:
+def _as_json(statement: AnySelect) -> Any:
     """The rows of `statement` as one JSON text; "[]" when there are none."""
     rows = f"SELECT coalesce(json_agg(row_to_json(part)), '[]')::text FROM ({with_values(statement)}) AS part"
     return literal_column(f"({rows})")

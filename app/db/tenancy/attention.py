@@ -6,7 +6,6 @@ from typing import Any
 
 from sqlalchemy import (
     ColumnElement,
-    Select,
     Text,
     case,
     cast,
@@ -20,6 +19,7 @@ from sqlalchemy import (
 )
 
 from app.db.core.column_types import Time
+from app.db.core.statements import AnySelect
 from app.db.core.tenant_scope import only
 from app.db.operations.ops import LIVE, StuckAfter, stuck_rows
 from app.db.schema.tables import lease, quota
@@ -34,7 +34,7 @@ _NONE: ColumnElement[Any] = null()
 @lru_cache(maxsize=8)
 def attention(
     after: StuckAfter, *, soon: timedelta, failed_within: timedelta, limit: int, every_tenant: bool
-) -> Select[Any]:
+) -> AnySelect:
     """Rows `code, tenant_id, lease_id, name, created_at, expires_at, message, total`, the most urgent first; `total`: before the limit.
 
     Parameters: `tenant_scope.parameter`, which is a tenant unless `every_tenant`. `name` is the lease's, or the resource of a quota. `created_at`: the begin of the need, null for a quota. `expires_at`: of a lease that expires soon.
@@ -81,7 +81,7 @@ def _part(
     *,
     expires_at: Any = _NONE,
     message: Any = _NONE,
-) -> Select[Any]:
+) -> AnySelect:
     return select(
         literal_column(f"'{code}'", Text).label("code"),
         tenant.label("tenant_id"),

@@ -4,9 +4,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, select
+from sqlalchemy import ColumnElement, select
 from sqlalchemy.dialects.postgresql import Insert, insert
 
+from app.db.core.statements import AnySelect
 from app.db.schema.tables import audit
 
 
@@ -43,7 +44,7 @@ ANY = AuditFilter()
 _SHOWN = (*(column for column in audit.c if column.name != "at"), audit.c.at.label("created_at"))
 
 
-def page(*, tenant_id: str | None, after: str | None, limit: int, wanted: AuditFilter = ANY) -> Select[Any]:
+def page(*, tenant_id: str | None, after: str | None, limit: int, wanted: AuditFilter = ANY) -> AnySelect:
     """Entries that match, newest first. `tenant_id` None: of the whole installation."""
     found = select(*_SHOWN).where(*wanted.conditions()).order_by(audit.c.id.desc()).limit(limit)
     if tenant_id is not None:

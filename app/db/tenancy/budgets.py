@@ -11,7 +11,6 @@ from sqlalchemy import (
     FromClause,
     Integer,
     Interval,
-    Select,
     Text,
     Update,
     bindparam,
@@ -26,6 +25,7 @@ from sqlalchemy.dialects.postgresql import Insert, insert
 
 from app.db.core.column_types import Amount, Id, Json
 from app.db.core.prepared import Bound
+from app.db.core.statements import AnySelect
 from app.db.core.tenant_scope import owned
 from app.db.leases.billing import accrued
 from app.db.schema.tables import api_key, budget, lease, quota, quota_claim
@@ -63,7 +63,7 @@ WITH_AMOUNTS = select(budget, _SPENT.label("spent"), _COMMITTED.label("committed
 """A budget with what is spent in its period, accrued costs of live leases included, and what these hold besides."""
 
 
-def page(*, tenant_id: str | None, after: str | None, limit: int) -> Select[Any]:
+def page(*, tenant_id: str | None, after: str | None, limit: int) -> AnySelect:
     """Budgets with their amounts, the newest first. `tenant_id` None: those of every tenant."""
     query = WITH_AMOUNTS.where(owned(budget.c.tenant_id, tenant_id))
     if after is not None:
@@ -71,27 +71,27 @@ def page(*, tenant_id: str | None, after: str | None, limit: int) -> Select[Any]
     return query.order_by(budget.c.id.desc()).limit(limit)
 
 
-def get(budget_id: str, *, within: str | None) -> Select[Any]:
+def get(budget_id: str, *, within: str | None) -> AnySelect:
     """One budget with its amounts, if it belongs to the tenant `within`."""
     return WITH_AMOUNTS.where(budget.c.id == budget_id, owned(budget.c.tenant_id, within))
 
 
-def lock(budget_id: str, *, within: str | None) -> Select[Any]:
+def lock(budget_id: str, *, within: str | None) -> AnySelect:
     """The budget's row, locked until the transaction ends, if it belongs to the tenant `within`."""
     return select(budget).where(budget.c.id == budget_id, owned(budget.c.tenant_id, within)).with_for_update()
 
 
-def count(tenant_id: str) -> Select[Any]:
+def count(tenant_id: str) -> AnySelect:
     """The number of budgets of a tenant, those of API keys left out. Lock the tenant first."""
     return select(func.count()).select_from(budget).where(budget.c.tenant_id == tenant_id, budget.c.key_id.is_(None))
 
 
-def key_exists(tenant_id: str, key_id: str) -> Select[Any]:
+def key_exists(tenant_id: str, key_id: str) -> AnySelect:
     """A row when the tenant has this API key."""
     return select(api_key.c.id).where(api_key.c.id == key_id, api_key.c.tenant_id == tenant_id)
 
 
-def ceiling(tenant_id: str) -> Select[Any]:
+def ceiling(tenant_id: str) -> AnySelect:
     """(amount) of the lowest budget that operators set for the tenant as a whole; null without one."""
     whole = (budget.c.tenant_id == tenant_id, budget.c.kind == "tenant", budget.c.set_by == "operator")
     return select(func.min(budget.c.amount).label("amount")).where(*whole)
@@ -176,7 +176,7 @@ def holders(tenant_id: str, budget_id: str) -> Bound[Any]:
     return Bound(_HOLDERS, {"tenant_id": tenant_id, "resource": resource_of(budget_id)})
 
 
-def spent_by_ended(tenant_id: str, budget_id: str) -> Select[Any]:
+def spent_by_ended(tenant_id: str, budget_id: str) -> AnySelect:
     """(spent): USD of leases that ended in the period."""
     return select(quota.c.spent).where(quota.c.tenant_id == tenant_id, quota.c.resource == resource_of(budget_id))
 
@@ -219,7 +219,7 @@ def asked_by(lease_id: str) -> Bound[Any]:
     return Bound(_FOR_LEASE, {"lease_id": lease_id})
 
 
-def of_ids(budget_ids: list[str], *, within: str | None) -> Select[Any]:
+def of_ids(budget_ids: list[str], *, within: str | None) -> AnySelect:
     """Budgets with their amounts that refuse, in the order of their ids."""
     refusing = budget.c.when_exceeded != "notify"
     return WITH_AMOUNTS.where(budget.c.id.in_(budget_ids), refusing, owned(budget.c.tenant_id, within)).order_by(

@@ -3,11 +3,11 @@
 from collections.abc import Iterable
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, Update, and_, bindparam, func, or_, select, text, update
+from sqlalchemy import ColumnElement, Update, and_, bindparam, func, or_, select, text, update
 from sqlalchemy.dialects.postgresql import insert
-from sqlalchemy.sql.dml import ReturningInsert
 
 from app.db.core.reads import Query
+from app.db.core.statements import AnyInsert, AnySelect
 from app.db.core.tenant_scope import owned
 from app.db.schema.tables import api_key
 
@@ -46,7 +46,7 @@ CHECK = Query(_CHECK)
 """The live key `key_id`, with its hashes: for the key check alone."""
 
 
-def check(key_id: str) -> Select[Any]:
+def check(key_id: str) -> AnySelect:
     """The same as a statement."""
     return _CHECK.params(key_id=key_id)
 
@@ -57,18 +57,18 @@ def touch(key_ids: Iterable[str]) -> Update:
     return update(api_key).where(api_key.c.id.in_(sorted(key_ids)), stale).values(last_used_at=func.now())
 
 
-def add(values: dict[str, Any]) -> ReturningInsert[Any]:
+def add(values: dict[str, Any]) -> AnyInsert:
     """A new key; answers its public columns."""
     return insert(api_key).values(values).returning(*_PUBLIC)
 
 
-def get(key_id: str, *, within: str | None, lock: bool = False) -> Select[Any]:
+def get(key_id: str, *, within: str | None, lock: bool = False) -> AnySelect:
     """Public columns of one key of the tenant `within` (None: of any). `lock`: until the transaction ends."""
     found = select(*_PUBLIC).where(api_key.c.id == key_id, owned(api_key.c.tenant_id, within))
     return found.with_for_update() if lock else found
 
 
-def page(tenant_id: str, *, after: str | None, limit: int) -> Select[Any]:
+def page(tenant_id: str, *, after: str | None, limit: int) -> AnySelect:
     """Keys of a tenant, newest first, revoked ones included."""
     found = select(*_PUBLIC).where(api_key.c.tenant_id == tenant_id)
     if after is not None:

@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping
 from decimal import Decimal
-from typing import Any
 
-from sqlalchemy import Select, select
+from sqlalchemy import select
 from sqlalchemy.dialects.postgresql import Insert, insert
 
+from app.db.core.statements import AnySelect
 from app.db.schema.tables import quota
 from app.domain.budgets import PREFIX
 
@@ -14,7 +14,7 @@ NO_BUDGET = quota.c.resource.not_like(f"{PREFIX}%")
 """Rows of quota that are no counters of budgets."""
 
 
-def of_tenant(tenant_id: str) -> Select[Any]:
+def of_tenant(tenant_id: str) -> AnySelect:
     """Limit and use of each resource, by name."""
     return (
         select(quota.c.resource, quota.c.limit, quota.c.used)

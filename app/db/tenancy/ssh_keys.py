@@ -6,7 +6,6 @@ from sqlalchemy import (
     ARRAY,
     Boolean,
     Delete,
-    Select,
     Text,
     Update,
     and_,
@@ -19,9 +18,9 @@ from sqlalchemy import (
     update,
 )
 from sqlalchemy.dialects.postgresql import insert
-from sqlalchemy.sql.dml import ReturningInsert
 
 from app.db.core.compiled import Compiled
+from app.db.core.statements import AnyInsert, AnySelect
 from app.db.core.tenant_scope import owned
 from app.db.schema.tables import ssh_key
 
@@ -50,24 +49,24 @@ FOR_LEASE = Compiled(
 """Keys of the tenant `tenant_id`: those with an id or name in `references`; with `defaults`, the default keys of `key_id`."""
 
 
-def count(tenant_id: str) -> Select[Any]:
+def count(tenant_id: str) -> AnySelect:
     """The number of keys of a tenant. Lock the tenant first."""
     return select(func.count()).select_from(ssh_key).where(ssh_key.c.tenant_id == tenant_id)
 
 
-def add(values: dict[str, Any]) -> ReturningInsert[Any]:
+def add(values: dict[str, Any]) -> AnyInsert:
     """Inserts a key and returns its public columns. Returns no row when the name is taken."""
     taken = [ssh_key.c.tenant_id, ssh_key.c.name]
     return insert(ssh_key).values(values).on_conflict_do_nothing(index_elements=taken).returning(*_PUBLIC)
 
 
-def get(ssh_key_id: str, *, within: str | None, lock: bool = False) -> Select[Any]:
+def get(ssh_key_id: str, *, within: str | None, lock: bool = False) -> AnySelect:
     """Public columns of a key, if it belongs to the tenant `within`. `lock`: lock its row until the transaction ends."""
     query = select(*_PUBLIC).where(ssh_key.c.id == ssh_key_id, owned(ssh_key.c.tenant_id, within))
     return query.with_for_update() if lock else query
 
 
-def page(*, tenant_id: str | None, key_id: str | None, after: str | None, limit: int) -> Select[Any]:
+def page(*, tenant_id: str | None, key_id: str | None, after: str | None, limit: int) -> AnySelect:
     """Public columns of keys, the newest first. `tenant_id` None: of every tenant. `key_id` None: of every owner."""
     query = select(*_PUBLIC).where(owned(ssh_key.c.tenant_id, tenant_id))
     if key_id is not None:
@@ -77,7 +76,7 @@ def page(*, tenant_id: str | None, key_id: str | None, after: str | None, limit:
     return query.order_by(ssh_key.c.id.desc()).limit(limit)
 
 
-def name_holder(tenant_id: str, name: str) -> Select[Any]:
+def name_holder(tenant_id: str, name: str) -> AnySelect:
     """The id of the tenant's key with this name."""
     return select(ssh_key.c.id).where(ssh_key.c.tenant_id == tenant_id, ssh_key.c.name == name)
 

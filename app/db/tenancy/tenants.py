@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from sqlalchemy import Select, Update, bindparam, func, select, update
+from sqlalchemy import Update, bindparam, func, select, update
 from sqlalchemy.dialects.postgresql import insert
-from sqlalchemy.sql.dml import ReturningInsert
 
 from app.db.core.reads import Query
+from app.db.core.statements import AnyInsert, AnySelect
 from app.db.core.tenant_scope import owned
 from app.db.schema.tables import tenant
 
@@ -14,18 +14,18 @@ GET = Query(select(tenant).where(tenant.c.id == bindparam("tenant_id")))
 """One tenant, `tenant_id`."""
 
 
-def add(values: dict[str, Any]) -> ReturningInsert[Any]:
+def add(values: dict[str, Any]) -> AnyInsert:
     """A new tenant; answers its row, or none when the name is taken."""
     return insert(tenant).values(values).on_conflict_do_nothing(index_elements=[tenant.c.name]).returning(tenant)
 
 
-def get(tenant_id: str, *, within: str | None, lock: bool = False) -> Select[Any]:
+def get(tenant_id: str, *, within: str | None, lock: bool = False) -> AnySelect:
     """One tenant, if it is the one that asks (`within` None: an operator asks). `lock`: until the transaction ends."""
     found = select(tenant).where(tenant.c.id == tenant_id, owned(tenant.c.id, within))
     return found.with_for_update(key_share=True) if lock else found
 
 
-def page(*, after: str | None, limit: int) -> Select[Any]:
+def page(*, after: str | None, limit: int) -> AnySelect:
     """Tenants, newest first."""
     found = select(tenant).order_by(tenant.c.id.desc()).limit(limit)
     return found if after is None else found.where(tenant.c.id < after)

@@ -11,7 +11,6 @@ from sqlalchemy import (
     ARRAY,
     Delete,
     Integer,
-    Select,
     Text,
     and_,
     bindparam,
@@ -27,6 +26,7 @@ from sqlalchemy.dialects.postgresql import Insert, insert
 
 from app.db.core.column_types import Time
 from app.db.core.prepared import Bound
+from app.db.core.statements import AnySelect
 from app.db.schema.tables import cost_rollup, usage_record
 from app.db.usage.facts import text
 from app.domain.usage import UNKNOWN, UsageStep
@@ -66,7 +66,7 @@ def is_first_use(records: Any) -> Any:
     return ~exists().where(earlier.c.lease_id == records.c.lease_id, earlier.c.starts_at < records.c.starts_at, *same)
 
 
-def _of_hours() -> Select[Any]:
+def _of_hours() -> AnySelect:
     """First by lease, since a lease whose records add up to nothing is none."""
     touched = _touched()
     source = touched.join(
@@ -86,7 +86,7 @@ def _of_hours() -> Select[Any]:
     return _sums(by_lease, by_lease.c.starts_at, by_lease.c.leases)
 
 
-def _of_days() -> Select[Any]:
+def _of_days() -> AnySelect:
     """A lease counts in the first hour of the day, or in the one in which it begins."""
     touched = _touched()
     hours = and_(
@@ -108,13 +108,13 @@ def leases_of(steps: Any, bucket: Any) -> Any:
     return case((steps.c.starts_at == bucket, steps.c.leases), else_=steps.c.leases_started)
 
 
-def _sums(found: Any, starts_at: Any, leases: Any) -> Select[Any]:
+def _sums(found: Any, starts_at: Any, leases: Any) -> AnySelect:
     keys = [found.c.tenant_id, starts_at, *(found.c[name] for name in DIMENSIONS)]
     added = [*(found.c[name] for name in AMOUNTS), leases, found.c.leases_started]
     return select(*keys, *(func.sum(column) for column in added)).group_by(*keys)
 
 
-def _insert(step: UsageStep, rows: Select[Any]) -> Insert:
+def _insert(step: UsageStep, rows: AnySelect) -> Insert:
     names = [*_KEYS, *AMOUNTS, *COUNTS, "step"]
     return insert(cost_rollup).from_select(names, rows.add_columns(text(step)))
 

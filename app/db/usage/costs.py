@@ -11,7 +11,6 @@ from typing import Any
 from sqlalchemy import (
     ColumnElement,
     Numeric,
-    Select,
     Text,
     and_,
     bindparam,
@@ -27,6 +26,7 @@ from sqlalchemy import (
 )
 
 from app.db.core.column_types import Id, Time
+from app.db.core.statements import AnySelect
 from app.db.core.tenant_scope import only
 from app.db.schema.tables import cost_rollup, usage_progress, usage_record
 from app.db.usage.cost_rollup import AMOUNTS, DIMENSIONS, is_first_use, leases_of, of_record
@@ -60,7 +60,7 @@ class CostShape:
 
 
 @lru_cache(maxsize=64)
-def page(shape: CostShape, *, after: bool) -> Select[Any]:
+def page(shape: CostShape, *, after: bool) -> AnySelect:
     """`start`, group_0 …, AMOUNTS and `leases` of each bucket and group, by start and groups. `after`: a later page."""
     rows = _rows(shape)
     start = func.date_trunc(text(shape.bucket), rows.c.starts_at, text("UTC")).label("start")
@@ -77,7 +77,7 @@ def page(shape: CostShape, *, after: bool) -> Select[Any]:
 
 
 @lru_cache(maxsize=64)
-def total(shape: CostShape) -> Select[Any]:
+def total(shape: CostShape) -> AnySelect:
     """AMOUNTS and `leases` of the whole period, in one row."""
     rows = _rows(shape)
     return select(*_sums(shape, rows, _SINCE))
@@ -98,7 +98,7 @@ def _owned(shape: CostShape) -> Any:
 _RECORD = ("tenant_id", "starts_at", "lease_id", "labels", *DIMENSIONS, *AMOUNTS)
 
 
-def _stored_records(shape: CostShape) -> Select[Any]:
+def _stored_records(shape: CostShape) -> AnySelect:
     columns = (of_record(usage_record, name).label(name) for name in _RECORD)
     return select(*columns).where(
         usage_record.c.starts_at >= _SINCE,
@@ -107,7 +107,7 @@ def _stored_records(shape: CostShape) -> Select[Any]:
     )
 
 
-def _stored_sums(shape: CostShape) -> Select[Any]:
+def _stored_sums(shape: CostShape) -> AnySelect:
     names = ("tenant_id", "starts_at", *DIMENSIONS, *AMOUNTS, "leases", "leases_started")
     return select(*(cost_rollup.c[name] for name in names)).where(
         cost_rollup.c.step == text(shape.bucket.step),
@@ -117,14 +117,14 @@ def _stored_sums(shape: CostShape) -> Select[Any]:
     )
 
 
-def _live(shape: CostShape) -> Select[Any]:
+def _live(shape: CostShape) -> AnySelect:
     """Records of hours that are not closed."""
     found = usage(overlapping(), None if shape.every_tenant else only).subquery("live")
     columns = {name: of_record(found, name) for name in _RECORD if name in found.c}
     return select(*(columns.get(name, cast(null(), Numeric)).label(name) for name in _RECORD))
 
 
-def _live_sums(records: Select[Any]) -> Select[Any]:
+def _live_sums(records: AnySelect) -> AnySelect:
     """In the form of the stored sums: a lease begins in its first hour without an earlier record."""
     found = records.subquery("open_hours")
     alike = [found.c.lease_id, found.c.provider, found.c.region, found.c.market, found.c.instance_type]

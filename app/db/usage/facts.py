@@ -13,7 +13,6 @@ from sqlalchemy import (
     Float,
     Integer,
     Numeric,
-    Select,
     Text,
     and_,
     bindparam,
@@ -29,6 +28,7 @@ from sqlalchemy import (
 )
 
 from app.db.core.column_types import Time
+from app.db.core.statements import AnySelect
 from app.db.leases.billing import cost, price_segments, seconds
 from app.db.schema.tables import attempt, attempt_archive, lease
 from app.domain.error_kinds import ErrorKind
@@ -83,7 +83,7 @@ def facts(*, archived: bool, owned: Any = None, only_billing: bool = False) -> C
     return union_all(*parts).cte("facts")
 
 
-def _fact(source: Any, place: tuple[Any, Any, Any], step: CTE, waited: Any = None, **measures: Any) -> Select[Any]:
+def _fact(source: Any, place: tuple[Any, Any, Any], step: CTE, waited: Any = None, **measures: Any) -> AnySelect:
     """`place`: tenant, provider and GPU model."""
     tenant, provider, model = place
     columns = [cast(measures.get(name, _ZERO), _NUMBERS[name]).label(name) for name in MEASURES]
@@ -97,7 +97,7 @@ def _fact(source: Any, place: tuple[Any, Any, Any], step: CTE, waited: Any = Non
     ).select_from(source)
 
 
-def _billed(step: CTE, table: Any, allowed: Any) -> Select[Any]:
+def _billed(step: CTE, table: Any, allowed: Any) -> AnySelect:
     """The part of an attempt's billing that lies in the step, a row for each of its prices."""
     hardware = ("gpu_model", "gpu_count") if table is attempt_archive else ("offering",)
     segment = price_segments(table, ("tenant_id", "provider", "billing_ended_at", *hardware))
@@ -134,12 +134,12 @@ def _during(step: CTE, moment: Any) -> ColumnElement[bool]:
     return and_(moment >= step.c.starts_at, moment < step.c.ends_at, moment <= _AS_OF)
 
 
-def _created(step: CTE, allowed: Any) -> Select[Any]:
+def _created(step: CTE, allowed: Any) -> AnySelect:
     source = step.join(lease, and_(_during(step, lease.c.created_at), allowed(lease.c.tenant_id)))
     return _fact(source, _LEASE, step, leases_created=_ONE)
 
 
-def _ready(step: CTE, allowed: Any) -> Select[Any]:
+def _ready(step: CTE, allowed: Any) -> AnySelect:
     """Leases that became ready for the first time: a replaced VM says nothing of how long a request waited."""
     earlier = (
         select(attempt.c.id)
@@ -152,7 +152,7 @@ def _ready(step: CTE, allowed: Any) -> Select[Any]:
     return _fact(source, _LEASE, step, waited, leases_ready=_ONE)
 
 
-def _failed(step: CTE, allowed: Any) -> Select[Any]:
+def _failed(step: CTE, allowed: Any) -> AnySelect:
     failed = lease.c.state == literal_column(f"'{LeaseState.FAILED}'")
     source = step.join(lease, and_(_during(step, lease.c.ended_at), failed, allowed(lease.c.tenant_id)))
     return _fact(source, _LEASE, step, leases_failed=_ONE)
@@ -167,7 +167,7 @@ INTERRUPTED = attempt.c.vm_reason["interrupted"].astext == literal_column("'true
 """The provider took the attempt's VM back."""
 
 
-def _troubled(step: CTE, allowed: Any) -> Select[Any]:
+def _troubled(step: CTE, allowed: Any) -> AnySelect:
     trouble = and_(_during(step, attempt.c.ended_at), or_(REFUSED, INTERRUPTED), allowed(attempt.c.tenant_id))
     model, _ = _hardware(attempt)
     return _fact(

@@ -3,9 +3,10 @@
 from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, bindparam, func, literal_column, select, true
+from sqlalchemy import ColumnElement, bindparam, func, literal_column, select, true
 
 from app.db.core.column_types import Time
+from app.db.core.statements import AnySelect
 from app.db.core.tenant_scope import only
 from app.db.leases.billing import cost
 from app.db.schema.tables import lease, quota_claim
@@ -18,7 +19,7 @@ _ZERO: ColumnElement[Any] = literal_column("0")
 
 
 @lru_cache(maxsize=2)
-def live_leases(*, every_tenant: bool) -> Select[Any]:
+def live_leases(*, every_tenant: bool) -> AnySelect:
     """(run_rate, committed): USD an hour, and USD until the leases or the month end (MONTH_ENDS)."""
     ends_at = func.least(lease.c.expires_at, lease.c.cost_reached_at, bindparam(MONTH_ENDS, type_=Time))
     left = cost(lease.c.rate_per_hour, func.greatest(_AS_OF, lease.c.rate_since), ends_at)
@@ -29,7 +30,7 @@ def live_leases(*, every_tenant: bool) -> Select[Any]:
 
 
 @lru_cache(maxsize=2)
-def budgets(*, every_tenant: bool) -> Select[Any]:
+def budgets(*, every_tenant: bool) -> AnySelect:
     """(id, amount, period_ends_at, spent, counted_at, run_rate) of each budget, in the order of their ids.
 
     `spent`: USD at `counted_at`. `run_rate`: USD an hour.

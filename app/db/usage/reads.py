@@ -4,9 +4,10 @@ from datetime import datetime
 from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import ARRAY, Select, Text, any_, bindparam, case, func, null, select
+from sqlalchemy import ARRAY, Text, any_, bindparam, case, func, null, select
 
 from app.db.core.column_types import Time
+from app.db.core.statements import AnySelect
 from app.db.core.tenant_scope import only, parameter
 from app.db.schema.tables import tenant, usage_progress, usage_rollup
 from app.db.usage.facts import AS_OF, MEASURES, PERCENTILES, SECONDS, SINCE, UNTIL, facts, sums, text
@@ -22,7 +23,7 @@ _GROUPS: dict[UsageGrouping, Any] = {
 
 
 @lru_cache(maxsize=16)
-def stored(grouping: UsageGrouping, *, every_tenant: bool) -> Select[Any]:
+def stored(grouping: UsageGrouping, *, every_tenant: bool) -> AnySelect:
     """Stored sums: `starts_at`, `group` (null without a grouping), MEASURES, PERCENTILES. See `stored_values`."""
     group = _GROUPS.get(grouping)
     all_ = text(ALL)
@@ -49,14 +50,14 @@ def stored(grouping: UsageGrouping, *, every_tenant: bool) -> Select[Any]:
 
 
 @lru_cache(maxsize=16)
-def stored_totals(grouping: UsageGrouping, *, every_tenant: bool) -> Select[Any]:
+def stored_totals(grouping: UsageGrouping, *, every_tenant: bool) -> AnySelect:
     """Stored sums over the whole period: `group`, MEASURES. See `stored_values`."""
     rows = stored(grouping, every_tenant=every_tenant).subquery("stored")
     return select(rows.c.group, *_added(rows)).group_by(rows.c.group)
 
 
 @lru_cache(maxsize=16)
-def stored_largest(grouping: UsageGrouping, *, every_tenant: bool) -> Select[Any]:
+def stored_largest(grouping: UsageGrouping, *, every_tenant: bool) -> AnySelect:
     """As `stored`, with all groups but those of the parameter `largest` summed up as `other`, without percentiles."""
     rows = stored(grouping, every_tenant=every_tenant).subquery("stored")
     is_large = rows.c.group == any_(bindparam("largest", type_=ARRAY(Text)))
@@ -76,7 +77,7 @@ def stored_values(period: UsagePeriod, within: str | None) -> dict[str, Any]:
 
 
 @lru_cache(maxsize=16)
-def live(grouping: UsageGrouping, *, every_tenant: bool) -> Select[Any]:
+def live(grouping: UsageGrouping, *, every_tenant: bool) -> AnySelect:
     """The same rows as `stored`, made from the facts. See `live_values`."""
     found = facts(archived=False, owned=None if every_tenant else only)
     group = None if grouping is UsageGrouping.NONE else found.c[_GROUPS[grouping].name]
@@ -86,7 +87,7 @@ def live(grouping: UsageGrouping, *, every_tenant: bool) -> Select[Any]:
 
 
 @lru_cache(maxsize=2)
-def live_cost(*, every_tenant: bool) -> Select[Any]:
+def live_cost(*, every_tenant: bool) -> AnySelect:
     """USD of the billing in a period, as one row. See `live_values`."""
     found = facts(archived=False, owned=None if every_tenant else only, only_billing=True)
     return select(func.coalesce(func.sum(found.c.cost), 0).label("cost"))
@@ -98,6 +99,6 @@ def live_values(period: UsagePeriod, as_of: datetime, within: str | None) -> dic
     return {SINCE: period.since, UNTIL: period.until, SECONDS: length, AS_OF: as_of, **parameter(within)}
 
 
-def tenant_names(ids: list[str]) -> Select[Any]:
+def tenant_names(ids: list[str]) -> AnySelect:
     """Names of tenants by id."""
     return select(tenant.c.id, tenant.c.name).where(tenant.c.id.in_(ids))

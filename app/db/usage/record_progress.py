@@ -3,9 +3,10 @@
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import CompoundSelect, Select, Update, and_, func, literal, or_, select, update
+from sqlalchemy import CompoundSelect, Update, and_, func, literal, or_, select, update
 
 from app.db.core.column_types import Time
+from app.db.core.statements import AnySelect
 from app.db.schema.tables import attempt, attempt_price, event, usage_progress
 
 LOCK = select(
@@ -17,7 +18,7 @@ FIRST_BILLING = select(func.min(attempt.c.billing_started_at))
 """When the first attempt that is known was billed; null without any."""
 
 
-def next_billing(since: datetime) -> Select[Any]:
+def next_billing(since: datetime) -> AnySelect:
     """The first time at or after `since` at which an attempt is billed; null without any."""
     moment = literal(since, Time)
     ended = attempt.c.billing_ended_at
@@ -45,7 +46,7 @@ def changed_attempts(since: datetime) -> CompoundSelect[Any]:
     return billed.union(adopted, priced)
 
 
-def first_billing(attempts: list[str]) -> Select[Any]:
+def first_billing(attempts: list[str]) -> AnySelect:
     """The earliest time at which one of these attempts was billed."""
     return select(func.min(attempt.c.billing_started_at)).where(attempt.c.id.in_(attempts))
 

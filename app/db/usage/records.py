@@ -16,7 +16,6 @@ from sqlalchemy import (
     FromClause,
     Integer,
     Numeric,
-    Select,
     Text,
     and_,
     any_,
@@ -31,10 +30,10 @@ from sqlalchemy import (
     true,
 )
 from sqlalchemy.dialects.postgresql import aggregate_order_by, insert
-from sqlalchemy.sql.dml import ReturningInsert
 
 from app.db.core.column_types import Time
 from app.db.core.prepared import Bound
+from app.db.core.statements import AnyInsert, AnySelect
 from app.db.leases.billing import cost, price_segments, seconds
 from app.db.schema.tables import attempt, lease, usage_record
 from app.db.usage.facts import AS_OF, SINCE, UNTIL
@@ -82,7 +81,7 @@ def chosen() -> ColumnElement[bool]:
     return attempt.c.id == any_(bindparam("attempts", type_=ARRAY(Text)))
 
 
-def usage(condition: ColumnElement[bool], owned: Any = None) -> Select[Any]:
+def usage(condition: ColumnElement[bool], owned: Any = None) -> AnySelect:
     """What the attempts of `condition` used in each hour: the columns of usage_record but revision and created_at.
 
     `owned`: from a column `tenant_id`, the condition on it; None: every tenant. Idle hours are not among the columns.
@@ -167,7 +166,7 @@ def _for_hour(per_hour: ColumnElement[Any], hours: CTE) -> ColumnElement[Any]:
     return func.coalesce(per_hour, _ZERO) * hours.c.seconds / _SECONDS_PER_HOUR
 
 
-def _record(condition: ColumnElement[bool], *, with_idle: bool = False) -> ReturningInsert[Any]:
+def _record(condition: ColumnElement[bool], *, with_idle: bool = False) -> AnyInsert:
     """`with_idle`: of hours without a record, the idle hours are stored too."""
     found = usage(condition).cte("found")
     stored = _stored(select(attempt.c.id).where(condition))
@@ -229,7 +228,7 @@ def _kept(found: CTE, original: Any) -> dict[str, ColumnElement[Any]]:
     return columns
 
 
-def _stored(ids: Select[Any]) -> CTE:
+def _stored(ids: AnySelect) -> CTE:
     """The sums of what is stored of these attempts, and the first and last revision of each hour."""
     hours = (usage_record.c.starts_at >= _SINCE, usage_record.c.starts_at < _UNTIL)
     return (
@@ -250,7 +249,7 @@ _CLOSE = _record(overlapping(), with_idle=True)
 _CORRECT = _record(chosen())
 
 
-def close(since: datetime, until: datetime, sample_seconds: float = 60) -> Bound[ReturningInsert[Any]]:
+def close(since: datetime, until: datetime, sample_seconds: float = 60) -> Bound[AnyInsert]:
     """Stores the records of full hours that are over. Returns (tenant_id, starts_at) of each.
 
     `sample_seconds`: between two samples of GPUs. Idle hours are those of the samples that have arrived by now.
@@ -259,7 +258,7 @@ def close(since: datetime, until: datetime, sample_seconds: float = 60) -> Bound
     return Bound(_CLOSE, {**values, "closed_until": since, SAMPLE_SECONDS: sample_seconds})
 
 
-def correct(attempts: list[str], since: datetime, closed_until: datetime) -> Bound[ReturningInsert[Any]]:
+def correct(attempts: list[str], since: datetime, closed_until: datetime) -> Bound[AnyInsert]:
     """Stores what differs from the records of these attempts in hours that are closed. Returns as `close`."""
     values: Mapping[str, Any] = {SINCE: since, UNTIL: closed_until, AS_OF: closed_until}
     return Bound(_CORRECT, {**values, "closed_until": closed_until, "attempts": attempts})

@@ -1,12 +1,10 @@
 """Statements that keep the stored sums: they are made anew from the facts, so making them twice changes nothing."""
 
 from datetime import datetime, timedelta
-from typing import Any
 
 from sqlalchemy import (
     Delete,
     Integer,
-    Select,
     Text,
     Update,
     bindparam,
@@ -23,6 +21,7 @@ from sqlalchemy.dialects.postgresql import Insert, insert
 
 from app.db.core.column_types import Time
 from app.db.core.prepared import Bound
+from app.db.core.statements import AnySelect
 from app.db.schema.tables import attempt, attempt_archive, event, lease, usage_progress, usage_rollup
 from app.db.usage.facts import AS_OF, MEASURES, PERCENTILES, SECONDS, SINCE, UNTIL, facts, sums, text
 from app.domain.usage import ALL, UsagePeriod
@@ -42,7 +41,7 @@ FIRST_USE = select(
 """When the first lease was created, or the first attempt billed; null without any."""
 
 
-def first_correction(since: datetime) -> Select[Any]:
+def first_correction(since: datetime) -> AnySelect:
     """The earliest billed time that changes written at `since` or later concern; null without any.
 
     Billing ends in the past when the end of a VM is observed late. It begins in the past when a VM is adopted.

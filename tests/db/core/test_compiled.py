@@ -2,17 +2,18 @@
 
 from typing import Any
 
-from sqlalchemy import Select, literal, select
+from sqlalchemy import literal, select
 from sqlalchemy.dialects.postgresql.psycopg import dialect
 
 from app.db.core.compiled import CompiledCache
+from app.db.core.statements import AnySelect
 
 
 def test_engines_share_what_was_compiled() -> None:
     """SQLAlchemy's own look-up: it would miss if its keys no longer began with the dialect."""
     cache = CompiledCache(10)
 
-    def compiled(statement: Select[Any]) -> Any:
+    def compiled(statement: AnySelect) -> Any:
         engines_own: Any = dialect()  # type: ignore[no-untyped-call]  # SQLAlchemy leaves its constructors untyped
         return statement._compile_w_cache(engines_own, compiled_cache=cache, column_keys=[])[0]
 

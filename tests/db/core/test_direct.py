@@ -13,7 +13,6 @@ from sqlalchemy import (
     Integer,
     Interval,
     MetaData,
-    Select,
     Table,
     Text,
     Uuid,
@@ -28,6 +27,7 @@ from sqlalchemy.exc import IntegrityError, NoResultFound
 from app.db.core.column_types import Json, Money, Time
 from app.db.core.direct import DirectConnection
 from app.db.core.prepared import Bound
+from app.db.core.statements import AnySelect
 from app.db.schema.tables import tenant
 from tests.db.store import Store
 from workers.database import WorkerDatabase
@@ -44,7 +44,7 @@ VALUES: dict[str, tuple[Any, Any]] = {
     "flag": (Boolean(), True),
     "nothing": (Text(), None),
 }
-SHOWN: Select[Any] = select(*(bindparam(name, type_=kind).label(f"shown_{name}") for name, (kind, _) in VALUES.items()))
+SHOWN: AnySelect = select(*(bindparam(name, type_=kind).label(f"shown_{name}") for name, (kind, _) in VALUES.items()))
 NUMBERS = text("SELECT n FROM generate_series(1, :most) AS n")
 NAMES = select(tenant.c.name).where(tenant.c.status.in_(["active", "suspended"]), tenant.c.id == bindparam("wanted"))
 

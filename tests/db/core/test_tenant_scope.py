@@ -7,11 +7,12 @@ from typing import Any
 import psycopg
 import pytest
 from psycopg import sql
-from sqlalchemy import Select, func, insert, select, text
+from sqlalchemy import func, insert, select, text
 
 from app.db.core.engine import ApiDatabase
 from app.db.core.ids import new_id
 from app.db.core.prepared import Bound
+from app.db.core.statements import AnySelect
 from app.db.events import reads, webhooks
 from app.db.events.reads import EventFilter
 from app.db.leases import attempt_reads, consoles, lists, reboots, statements, transitions
@@ -368,7 +369,7 @@ def test_the_setting_of_one_transaction_does_not_reach_the_next(
 def test_the_applications_own_filters_hold_without_the_wall(store: Store, tenants: tuple[TenantId, TenantId]) -> None:
     """Run as a worker, who sees every tenant."""
     one, _ = tenants
-    pages: list[Select[Any]] = [
+    pages: list[AnySelect] = [
         reads.numbered(after=0, limit=10, wanted=EventFilter(tenant_id=one)),
         audit.page(tenant_id=one, after=None, limit=10),
         keys.page(one, after=None, limit=10),

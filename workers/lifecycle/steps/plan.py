@@ -4,10 +4,11 @@ from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Select
+from sqlalchemy import ColumnElement, Connection
 
 from app.db.core.ids import new_id
 from app.db.core.prepared import Bound
+from app.db.core.statements import AnySelect
 from app.db.events.events import NewEvent
 from app.db.leases import attempts, launches
 from app.db.leases.transitions import NOW, locked
@@ -163,7 +164,7 @@ def params_alone(ctx: StepContext, offering: Offering, image: Image) -> Params:
     return ctx.provider.plan(spec)
 
 
-def _known(*leases: StepContext) -> Bound[Select[Any]]:
+def _known(*leases: StepContext) -> Bound[AnySelect]:
     return launches.private(ctx.lease.id for ctx in leases)
 
 
