@@ -76,7 +76,7 @@ bench: $(VENV)/.dev ## measure in three minutes: one JSON line per figure (see d
 lint: $(VENV)/.dev ## style, types and import rules
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/mypy
+	$(BIN)/pyrefly check
 	$(BIN)/lint-imports
 
 fmt: $(VENV)/.dev ## format the code and fix what can be fixed by itself

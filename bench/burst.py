@@ -197,7 +197,9 @@ def _await_prices(running: Stack, provider: str) -> None:
 
 def await_active(running: Stack, count: int, *, seconds: float) -> dict[str, float]:
     """Waits until `count` leases have been active. Returns their times, in seconds. Raises SystemExit after `seconds`."""
-    with psycopg.connect(running.database_url, autocommit=True, row_factory=dict_row) as connection:
+    with psycopg.Connection[dict[str, float]].connect(
+        running.database_url, autocommit=True, row_factory=dict_row
+    ) as connection:
         connection.execute("SET ROLE gpulease_worker")
 
         def times() -> dict[str, float]:

@@ -108,13 +108,13 @@ def _fill(connection: "psycopg.Connection[tuple[object, ...]]", records: int) ->
     ).fetchone() or (None,)
     assert isinstance(since, datetime)
     for name in _INDEXES:
-        connection.execute(f"DROP INDEX ix_usage_record_{name}")
+        connection.execute(f"DROP INDEX ix_usage_record_{name}".encode())
     connection.execute("TRUNCATE usage_record, cost_rollup")
     values = {"attempts": records // HOURS, "tenants": TENANTS, "hours": HOURS, "since": since}
     connection.execute(_RECORDS, values)
     for name in _INDEXES:
         columns = name.replace("tenant_id_", "tenant_id, ").replace("lease_id", "lease_id, starts_at")
-        connection.execute(f"CREATE INDEX ix_usage_record_{name} ON usage_record ({columns})")
+        connection.execute(f"CREATE INDEX ix_usage_record_{name} ON usage_record ({columns})".encode())
     connection.execute(_SUMS)
     connection.execute("VACUUM ANALYZE usage_record, cost_rollup")
     return since
@@ -132,7 +132,7 @@ def _reports(service: Service, key: str, since: datetime, count: int) -> None:
     ):
         range_ = period if "to=" not in query else f"from={_text(since)}"
         sent = api.request("GET", f"/v1/costs?{range_}&{query}", header)
-        found = load.closed_loop(service.port, lambda _, sent=sent: sent, count=count, connections=1)  # type: ignore[misc]
+        found = load.closed_loop(service.port, lambda _, sent=sent: sent, count=count, connections=1)
         found.must_all_be(200)
         facts = {"limit_ms": REPORT_LIMIT_MS, "p95_ms": found.percentile_ms(0.95)}
         report.figure(f"{what}, p50", found.percentile_ms(0.5), "ms", ("GET /v1/me, mean", floor_ms), **facts)

@@ -123,7 +123,7 @@ def main() -> None:
 @contextmanager
 def _database(running: Stack) -> Iterator[Connection]:
     """As the workers see it."""
-    with psycopg.connect(running.database_url, autocommit=True, row_factory=dict_row) as connection:
+    with Connection.connect(running.database_url, autocommit=True, row_factory=dict_row) as connection:
         connection.execute("SET ROLE gpulease_worker")
         yield connection
 

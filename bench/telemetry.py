@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from statistics import mean
 from threading import Event
 from types import SimpleNamespace
@@ -198,6 +198,7 @@ class Measure:
                 [self._arguments.requests],
             ).fetchall()
             (now,) = connection.execute("SELECT now()").fetchone() or (None,)
+            assert isinstance(now, datetime)
             raw = []
             for lease_id, _ in rows[:20]:
                 started = time.perf_counter()
@@ -318,8 +319,9 @@ def _plant_history(running: Servers, leases: int, gpus: int) -> None:
     """Samples of seven days, and their sums as the job makes them."""
     with psycopg.connect(running.superuser_url, autocommit=True) as connection:
         for day in range(2, _DAYS + 2):
-            connection.execute(_PARTITIONS % {"day": day})
+            connection.execute((_PARTITIONS % {"day": day}).encode())
         (until,) = connection.execute("SELECT now()").fetchone() or (None,)
+        assert isinstance(until, datetime)
         since = until - timedelta(days=_DAYS)
         connection.execute(_HISTORY, {"since": since, "until": until, "leases": leases, "gpus": gpus})
         connection.execute(_LATEST)

@@ -198,7 +198,7 @@ def _ask_steadily(tenant: Tenant, clouds: Sequence[str], leases: int, seconds: f
     """Leases at these clouds in turn, spread over so many seconds; all of them, active."""
     started = time.monotonic()
     for n in range(leases):
-        wait_until(lambda due=started + n * seconds / leases: time.monotonic() >= due, timeout=seconds)  # type: ignore[misc]
+        wait_until(lambda due=started + n * seconds / leases: time.monotonic() >= due, timeout=seconds)
         tenant.create({**_AT[clouds[n % len(clouds)]], **_plain(f"here {n}", 60)})
     return tenant.wait_for_all("active", leases)
 

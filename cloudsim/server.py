@@ -56,7 +56,7 @@ class DroppableProtocol(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         """A request begins: give it the means."""
         super().on_message_begin()
-        self.scope["cloudsim.abort"] = self.transport.abort  # type: ignore[typeddict-unknown-key]
+        self.scope["cloudsim.abort"] = self.transport.abort  # pyrefly: ignore[bad-typed-dict-key]
 
 
 class Simulation:

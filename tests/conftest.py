@@ -81,7 +81,7 @@ def with_stack(nodeid: str) -> str | None:
     return next((name for folder, name in WITH_STACKS.items() if nodeid.startswith(folder)), None)
 
 
-class ByFile(LoadScopeScheduling):  # type: ignore[misc]  # its base ships no types
+class ByFile(LoadScopeScheduling):
     """Files share out the processes; tests with stacks go together."""
 
     def _split_scope(self, nodeid: str) -> str:

@@ -9,7 +9,7 @@ import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, cast
 from weakref import WeakKeyDictionary, WeakSet
 
 import asyncpg
@@ -111,7 +111,7 @@ class KeptConnections:
         origin = repr((args, sorted((name, value) for name, value in named.items() if name != "context")))
         while (kept := self._idle.take(origin)) is not None:
             if _is_as_new(kept):
-                return kept  # type: ignore[no-any-return]
+                return cast(psycopg.Connection[Any], kept)
         opened = psycopg.connect(*args, **named)
         if opened.info.dbname in self.of:
             self._idle.may_keep(opened, origin)

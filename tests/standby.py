@@ -178,5 +178,5 @@ def postmaster(data_dir: Path) -> psutil.Process:
 def ask(cluster: EmbeddedCluster, statement: str) -> tuple[Any, ...]:
     """The first row of one statement as the superuser; an empty one for a statement without rows."""
     with psycopg.connect(cluster.admin_url, autocommit=True) as connection:
-        done = connection.execute(statement)
+        done = connection.execute(statement.encode())
         return (done.fetchone() or ()) if done.description else ()

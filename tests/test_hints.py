@@ -103,6 +103,7 @@ def test_a_hint_is_a_short_lived_celery_message(broker_url: str) -> None:
     celery_sender(broker_url)(LEASE)
     with redis.Redis.from_url(broker_url, decode_responses=True) as client:
         [message] = client.lrange(QUEUE, 0, -1)
+    assert isinstance(message, str)
     assert STEP_TASK in message
     assert '"expires"' in message
 

@@ -62,4 +62,4 @@ class HintConsumer(WorkController):
 
     def request_stop(self) -> None:
         """Makes `start` return after the tasks under way. Safe in a signal handler."""
-        state.should_stop = EX_OK  # type: ignore[assignment]  # the stubs know its first value alone
+        state.should_stop = EX_OK  # pyrefly: ignore[bad-assignment]  # the stubs know its first value alone

@@ -70,7 +70,7 @@ def _check(
                 provider,
                 regions,
                 installation,
-                announce=lambda part, name=account.name: _announce(f"checking {name}, {part} …\n"),  # type: ignore[misc]
+                announce=lambda part, name=account.name: _announce(f"checking {name}, {part} …\n"),
             )
         )
         if with_tables:

@@ -613,8 +613,8 @@ def measure(seconds: float) -> Iterator[dict[str, Any]]:
 
 
 def _measure_gpu(device: Device, each: float, until: float) -> dict[str, Any]:
-    cuda, figures = device.cuda, {"uuid": device.uuid}  # type: tuple[Cuda, dict[str, Any]]
-    a, b, c = (device.allocate(LARGEST) for _ in range(3))
+    figures: dict[str, Any] = {"uuid": device.uuid}
+    cuda, (a, b, c) = device.cuda, (device.allocate(LARGEST) for _ in range(3))
     for name, kind, width, keep, put in TYPES:
         _measure_fill(device, (a, b), width, keep, put)
         best = 0.0
@@ -676,13 +676,13 @@ def measure_allreduce() -> Iterator[dict[str, Any]]:
 
 def run_benchmark(driver_version: str | None) -> dict[str, Any] | None:
     """The benchmark's result; None if nothing could be measured."""
-    started, named = time.monotonic(), {}  # type: tuple[float, dict[str, Any]]
+    started = time.monotonic()
     values, _ = isolated(lambda: measure(BENCHMARK_SECONDS - 5), BENCHMARK_SECONDS)
     gpus = [value["gpu"] for value in values if "gpu" in value]
     if not gpus:
         return None
-    for value in values + (isolated(measure_allreduce, NCCL_SECONDS)[0] if len(gpus) > 1 else []):
-        named.update(value)
+    values += isolated(measure_allreduce, NCCL_SECONDS)[0] if len(gpus) > 1 else []
+    named = {name: figure for value in values for name, figure in value.items()}
     return {
         "agent": VERSION, "driver_version": driver_version, "gpus": gpus, "allreduce_gbps": named.get("allreduce_gbps"),
         "libraries": {"cublas": named.get("cublas"), "nccl": named.get("nccl")},
@@ -720,7 +720,7 @@ class Reporter:
         self._url = str(config.get("url") or "").rstrip("/")
         self.proof: dict[str, Any] | None = None  # not sent yet
         self.benchmark: dict[str, Any] | None = None
-        self.driver_version = self._source = self._tls = None  # type: Any
+        self.driver_version = self._source = self._tls = None
         self._boot = clean(self.host.text("/proc/sys/kernel/random/boot_id"))
         state = parsed(self.host.text("/run/gpulease/agent.json"))
         state = state if at(state, "boot_id") == self._boot else None
@@ -754,7 +754,7 @@ class Reporter:
         options: dict[str, Any] = {"timeout": seconds}
         try:
             if url.scheme == "https":
-                self._tls = self._tls or ssl.create_default_context()
+                self._tls = self._tls or ssl.create_default_context()  # pyrefly: ignore[bad-assignment]
                 kind, options = http.client.HTTPSConnection, {"timeout": seconds, "context": self._tls}
             with closing(kind(url.netloc, **options)) as connection:
                 connection.request("POST", url.path, body, headers)

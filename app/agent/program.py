@@ -80,7 +80,7 @@ class _Shortener(ast.NodeTransformer):
         body = getattr(node, "body", None)
         if isinstance(body, list):
             kept = [one for one in body if not _is_text(one)]
-            node.body = kept or [ast.Pass()]  # type: ignore[attr-defined]
+            node.body = kept or [ast.Pass()]  # pyrefly: ignore[missing-attribute]
         if isinstance(node, ast.FunctionDef):
             node.returns = None
         elif isinstance(node, ast.arg):

@@ -112,7 +112,7 @@ def _parameters(own: Iterable[inspect.Parameter], groups: Iterable[_Group]) -> I
 def _declare(function: Callable[..., None], parameters: Iterable[inspect.Parameter]) -> None:
     signature = inspect.Signature(list(parameters))
     function.__annotations__ = {p.name: p.annotation for p in signature.parameters.values()}
-    function.__signature__ = signature  # type: ignore[attr-defined]  # the documented way to tell inspect
+    function.__signature__ = signature  # pyrefly: ignore[missing-attribute]  # the documented way to tell inspect
 
 
 def _keyword(name: str, annotation: Any, default: Any) -> inspect.Parameter:

@@ -48,7 +48,7 @@ class AccountCheck:
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
         """The inverse of `as_json`."""
-        parsed = {"subject": CheckSubject(value["subject"]), "result": CheckResult(value["result"])}
+        parsed: dict[str, Any] = {"subject": CheckSubject(value["subject"]), "result": CheckResult(value["result"])}
         return cls(**{**value, **parsed})
 
 

@@ -175,7 +175,8 @@ class SeriesGrid:
         if lists is None:
             if len(self._gpus) > _MOST_GPUS:
                 uuid = ""
-            lists = self._gpus.setdefault(uuid, [[None] * self._cells for _ in GPU_SERIES])
+            cells: list[Values] = [[None] * self._cells for _ in GPU_SERIES]
+            lists = self._gpus.setdefault(uuid, cells)
         return lists
 
     def _steps(self, cells: Sequence[int | None]) -> Values:

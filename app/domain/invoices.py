@@ -192,7 +192,7 @@ def _json(text: str) -> Any:
 def _pair(entry: Any) -> tuple[Any, Any]:
     if isinstance(entry, Mapping) and "key" in entry:
         return entry["key"], entry.get("value")
-    if isinstance(entry, tuple | list) and len(entry) == 2:
+    if isinstance(entry, (tuple, list)) and len(entry) == 2:
         return entry[0], entry[1]
     raise InvalidCharge(TAGS, "has an entry without a key")
 

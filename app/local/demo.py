@@ -58,7 +58,8 @@ def ensure_tenant(api_url: str, operator_key: str, known_key: str | None) -> Dem
             limits = [{"resource": resource, "limit": limit} for resource, limit in LIMITS.items()]
             api.put(f"/v1/tenants/{tenant_id}/quotas", json={"limits": limits}).raise_for_status()
         if known_key is None or not _opens(api, known_key, tenant_id):
-            known_key = _post(api, f"/v1/tenants/{tenant_id}/keys", {"name": "local", "role": "admin"})["secret"]
+            created = _post(api, f"/v1/tenants/{tenant_id}/keys", {"name": "local", "role": "admin"})
+            return DemoTenant(tenant_id, created["secret"])
         return DemoTenant(tenant_id, known_key)
 
 

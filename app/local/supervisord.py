@@ -23,10 +23,10 @@ IMPORT = "--import"
 FORKS = sys.platform != "darwin"
 
 
-class _ForkingOptions(ServerOptions):  # type: ignore[misc]  # its package ships no types
+class _ForkingOptions(ServerOptions):
     """The system calls of supervisord. It makes `execve` in the child, after everything else."""
 
-    def execve(self, filename: str, argv: Sequence[str], env: Mapping[str, str]) -> None:
+    def execve(self, filename: str, argv: Sequence[str], env: Mapping[str, str]) -> NoReturn:
         """Runs `python -m` in this process, and replaces the process by any other program."""
         if FORKS and list(argv[:2]) == [sys.executable, "-m"]:
             become(argv[2], argv, env)
@@ -46,8 +46,8 @@ def become(module: str, argv: Sequence[str], env: Mapping[str, str]) -> NoReturn
         code = 0
     except SystemExit as end:
         code = _exit_code(end)
-    except BaseException:  # noqa: BLE001 - an interpreter prints whatever ends it
-        sys.excepthook(*sys.exc_info())
+    except BaseException as error:  # noqa: BLE001 - an interpreter prints whatever ends it
+        sys.excepthook(type(error), error, error.__traceback__)
         code = 1
     sys.stdout.flush()
     sys.stderr.flush()

@@ -26,7 +26,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._in_request = False
         self._received = 0
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+    def connection_made(self, transport: asyncio.Transport) -> None:
         """The first request may come."""
         super().connection_made(transport)
         self._begin()

@@ -62,7 +62,7 @@ class CostService:
             period, as_of, shape, values = await _question(connection, query, within)
             statement = statements.page(shape, after=after is not None)
             parameters = {**values, **(after or {}), "limit": page.limit + 1}
-            found = [*(await connection.execute(statement, parameters)).mappings()]
+            found: list[Any] = [*(await connection.execute(statement, parameters)).mappings()]
             total: Any = (await connection.execute(statements.total(shape), values)).mappings().one()
         rows = found[: page.limit]
         following = _cursor(query, rows[-1]) if len(found) > page.limit else None

@@ -1,6 +1,6 @@
 """Reading groups, their members and their hosts."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from types import SimpleNamespace
@@ -118,10 +118,10 @@ async def read_group(connection: AsyncConnection, principal: Principal, group_id
 
 
 async def _read(connection: AsyncConnection, group_id: str, within: str | None) -> Any:
-    row = (await connection.execute(lists.get(group_id, within=within))).mappings().first()
+    row: Any = (await connection.execute(lists.get(group_id, within=within))).mappings().first()
     if row is None:
         raise ResourceNotFound
-    found = (await connection.execute(lists.members(group_id, within=within))).mappings().all()
+    found: Sequence[Any] = (await connection.execute(lists.members(group_id, within=within))).mappings().all()
     return SimpleNamespace(**row, members=[SimpleNamespace(**member) for member in found])
 
 

@@ -61,7 +61,7 @@ class KeyService:
             if stored is not None:
                 return Created(stored.response, replayed=True)
             await _check_expiry(connection, new.expires_at)
-            row = (await connection.execute(statements.add(values))).mappings().one()
+            row: Any = (await connection.execute(statements.add(values))).mappings().one()
             if new.budget is not None:
                 budget = _lifetime_budget(tenant_id, text.key_id, new.budget)
                 await add_budget(connection, principal, TenantId(tenant_id), budget, field="budget")
@@ -101,7 +101,7 @@ class KeyService:
             if stored is not None:
                 return Created(stored.response, replayed=True)
             statement = statements.rotate(key_id, text.secret_hash, overlap_seconds, within=principal.tenant_id)
-            row = (await connection.execute(statement)).mappings().first()
+            row: Any = (await connection.execute(statement)).mappings().first()
             if row is None:
                 raise Conflict("The key is revoked or expired: create another one.")
             await _finish(connection, principal, "key.rotate", row, key)

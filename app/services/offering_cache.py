@@ -1,10 +1,11 @@
 """A cache of the offering catalogue in this process, at most `catalogue_cache_seconds` old."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from decimal import Decimal
 from functools import cached_property
+from typing import Any
 
 from sqlalchemy import func, select
 
@@ -162,7 +163,7 @@ class OfferingCache:
             as_of = (await connection.execute(select(func.now()))).scalar_one()
             rows = (await connection.execute(offerings.candidates())).all()
             reserved = (await connection.execute(reservations.candidates())).all()
-            regions = (await connection.execute(accounts.configured_regions())).mappings().all()
+            regions: Sequence[Any] = (await connection.execute(accounts.configured_regions())).mappings().all()
         listed = (offerings.offering_from_row(row) for row in rows)
         every = (*listed, *map(reservations.reserved_offering, reserved))
         if measured:

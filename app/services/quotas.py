@@ -77,8 +77,8 @@ class QuotaService:
 
 
 async def _rows(connection: AsyncConnection, tenant_id: str) -> list[dict[str, Any]]:
-    found = await connection.execute(statements.of_tenant(tenant_id))
-    return [{**row, "available": available(**row)} for row in found.mappings()]
+    rows: Any = (await connection.execute(statements.of_tenant(tenant_id))).mappings()
+    return [{**row, "available": available(**row)} for row in rows]
 
 
 def tag(rows: list[dict[str, Any]]) -> str:

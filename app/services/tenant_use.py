@@ -30,7 +30,9 @@ class TenantUseService:
 def stored_quotas(text: str) -> list[dict[str, Any]]:
     """`quotas` of a row, as those of QuotaService."""
     found = json.loads(text)
-    rows = [{**one, "limit": _decimal(one["limit"]), "used": Decimal(one["used"])} for one in found]
+    rows: list[dict[str, Any]] = [
+        {**one, "limit": _decimal(one["limit"]), "used": Decimal(one["used"])} for one in found
+    ]
     return [{**row, "available": available(**row)} for row in sorted(rows, key=lambda row: str(row["resource"]))]
 
 

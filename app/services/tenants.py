@@ -92,7 +92,7 @@ class TenantService:
         """Raises ResourceNotFound, VersionConflict, InvalidRequest, NameTaken."""
         _check_id(tenant_id)
         async with self._database.transaction(None) as connection:
-            before = await _locked(connection, tenant_id)
+            before: Any = await _locked(connection, tenant_id)
             if_match.check(tenant_id, before["version"])
             _check_terms({**before, **change.values})
             after = await _write(connection, before, change.values)

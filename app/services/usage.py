@@ -171,7 +171,8 @@ async def _stored(
     if grouping is UsageGrouping.NONE:
         statement, more = reads.stored, {}
     values = {**reads.stored_values(period, within), **more}
-    return [*(await connection.execute(statement(grouping, every_tenant=within is None), values)).mappings()]
+    rows: Any = (await connection.execute(statement(grouping, every_tenant=within is None), values)).mappings()
+    return [*rows]
 
 
 async def _live(
@@ -180,7 +181,8 @@ async def _live(
     if period.since == period.until:
         return []
     values = reads.live_values(period, as_of, within)
-    return [*(await connection.execute(reads.live(grouping, every_tenant=within is None), values)).mappings()]
+    rows: Any = (await connection.execute(reads.live(grouping, every_tenant=within is None), values)).mappings()
+    return [*rows]
 
 
 def _parts(period: UsagePeriod, rolled_until: datetime | None) -> tuple[UsagePeriod, UsagePeriod]:

@@ -65,7 +65,7 @@ class WebhookService:
             if stored is not None:
                 return Created(stored.response, replayed=True)
             await _check_room(connection, principal, tenant_id)
-            row = (await connection.execute(statements.add(values))).mappings().one()
+            row: Any = (await connection.execute(statements.add(values))).mappings().one()
             secret = await _new_secret(connection, row)
             shown = {**row, "previous_valid_until": None, "secret": None}
             await _record(connection, principal, "webhook.create", row, after=_audited(row))
@@ -132,7 +132,7 @@ class WebhookService:
             await connection.execute(statements.end_present_secret(webhook_id, OVERLAP, within=mine))
             secret = await _new_secret(connection, before)
             await connection.execute(statements.change(webhook_id, {}, within=mine))
-            row = await _locked(connection, principal, webhook_id)
+            row: Any = await _locked(connection, principal, webhook_id)
             after = {"previous_valid_until": row["previous_valid_until"]}
             await _record(connection, principal, "webhook.rotate_secret", row, after=after)
             shown = {**row, "secret": None}

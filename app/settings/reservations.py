@@ -27,7 +27,7 @@ class ReservationSettings(BaseModel):
     count: int | None = Field(default=None, ge=1, le=10_000)
     starts_at: AwareDatetime | None = None
     ends_at: AwareDatetime | None = None
-    price_per_hour: Decimal = Field(default=Decimal(0), ge=0, max_digits=14, decimal_places=6)
+    price_per_hour: Decimal = Field(default=Decimal(0), ge=Decimal(0), max_digits=14, decimal_places=6)
     tenants: tuple[TenantId, ...] = Field(default=(), max_length=1000)
 
     @model_validator(mode="after")

@@ -267,7 +267,7 @@ class _Wanted:
             raise WorldError("alive is true or false")
         self.alive = None if "alive" not in query else query["alive"] == "true"
         self._fields = {name: query[name] for name in ("provider", "account", "region", "id") if query.get(name)}
-        self._tags = dict(tag.partition(":")[::2] for tag in query.getlist("tag"))
+        self._tags = {name: value for name, _, value in (tag.partition(":") for tag in query.getlist("tag"))}
 
     def matches(self, item: Any) -> bool:
         """Every filter but `alive`."""

@@ -57,7 +57,8 @@ def _find(call: Call, resource_id: str) -> Taggable:
 
 def _tags(thing: Taggable) -> dict[str, str]:
     if isinstance(thing, _SpotRequest):
-        return thing.vm.spec["spot"]["tags"]  # type: ignore[no-any-return]
+        tags: dict[str, str] = thing.vm.spec["spot"]["tags"]
+        return tags
     return thing.tags
 
 

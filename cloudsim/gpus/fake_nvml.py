@@ -222,7 +222,7 @@ def main(arguments: list[str]) -> int:
     files = HostFiles(root, Path(state)) if root is not None else None
     changed = files.write if files is not None else lambda: None
     changed()
-    ctypes.CDLL = fake_loader(Path(state), changed)  # type: ignore[assignment,misc]
+    ctypes.CDLL = fake_loader(Path(state), changed)  # pyrefly: ignore[bad-assignment]
     spec = importlib.util.spec_from_loader("gpulease_agent", None)
     assert spec is not None
     module = importlib.util.module_from_spec(spec)

@@ -120,11 +120,11 @@ class Login(asyncssh.SSHServer):
         self.vm: Vm | None = None
         self.user = ""
 
-    def connection_made(self, connection: asyncssh.SSHServerConnection) -> None:
+    def connection_made(self, conn: asyncssh.SSHServerConnection) -> None:
         """Keeps the connection for the banner."""
-        self._connection = connection
+        self._connection = conn
 
-    def begin_auth(self, _username: str) -> bool:
+    def begin_auth(self, username: str) -> bool:  # noqa: ARG002  asyncssh's name
         """Nobody comes in without a key. Clients show the banner on standard error, also those that copy files."""
         if self._connection is not None:
             self._connection.send_auth_banner(BANNER)

@@ -54,7 +54,7 @@ def serving(api: FakeApi) -> Iterator[FakeApi]:
             self.send_response(api.answer(self.path, self.headers["Authorization"], text))
             self.end_headers()
 
-        def log_message(self, *arguments: object) -> None:
+        def log_message(self, *_: object, **_named: object) -> None:
             pass
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:

@@ -35,7 +35,7 @@ Connection = psycopg.Connection[dict[str, Any]]
 
 
 def _connect(url: str) -> Connection:
-    connection = psycopg.connect(url, autocommit=True, row_factory=psycopg.rows.dict_row)
+    connection = Connection.connect(url, autocommit=True, row_factory=psycopg.rows.dict_row)
     connection.execute("SET ROLE gpulease_worker")
     return connection
 
@@ -61,10 +61,10 @@ class Fleet:
 
     def run(self, statement: str, *parameters: Any) -> list[dict[str, Any]]:
         try:
-            cursor = _kept(self.url).execute(statement, parameters)
+            cursor = _kept(self.url).execute(statement.encode(), parameters)
         except psycopg.OperationalError:  # after each test somebody hangs up
             _kept.cache_clear()
-            cursor = _kept(self.url).execute(statement, parameters)
+            cursor = _kept(self.url).execute(statement.encode(), parameters)
         return cursor.fetchall() if cursor.description else []
 
     def account(self, name: str = "main", *regions: str) -> None:

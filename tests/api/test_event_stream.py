@@ -239,7 +239,7 @@ def principal_of(caller: Caller) -> Principal:
     assert key is not None
     tenant_id, role = TenantId(caller.tenant_id), Role.ADMIN
     facts = {"key_name": "admin", "address": None, "request_id": "req_1"}
-    return Principal(key_id=key.key_id, role=role, tenant_id=tenant_id, **facts)  # type: ignore[arg-type]
+    return Principal(key_id=key.key_id, role=role, tenant_id=tenant_id, **facts)
 
 
 async def test_all_streams_together_are_limited(make_settings: MakeSettings, fleet: Fleet) -> None:

@@ -69,10 +69,10 @@ async def test_without_a_database_the_process_is_alive_and_not_ready(
 ) -> None:
     name = database_url.rpartition("/")[2]
     with psycopg.connect(database_url, autocommit=True) as connection:
-        connection.execute(f'ALTER DATABASE "{name}" CONNECTION LIMIT 0')
+        connection.execute(f'ALTER DATABASE "{name}" CONNECTION LIMIT 0'.encode())
         hang_up(connection)
         found = await anonymous.get("/readyz")
-        connection.execute(f'ALTER DATABASE "{name}" CONNECTION LIMIT -1')
+        connection.execute(f'ALTER DATABASE "{name}" CONNECTION LIMIT -1'.encode())
     assert (found.status_code, found.json()["checks"]["database"]) == (503, "unavailable")
     assert (await anonymous.get("/livez")).status_code == 200
 

@@ -1,8 +1,12 @@
 """A migration runs while the API serves: prepared statements must not notice."""
 
+from typing import LiteralString
+
 import psycopg
 
 from tests.api.conftest import Caller
+
+TABLES: tuple[LiteralString, ...] = ("lease", "quota", "offering", "event", "api_key", "tenant")
 
 
 async def test_reads_go_on_while_a_migration_changes_the_tables(alice: Caller, database_url: str) -> None:
@@ -10,7 +14,7 @@ async def test_reads_go_on_while_a_migration_changes_the_tables(alice: Caller, d
     for path in paths:
         assert (await alice.get(path)).status_code == 200
     with psycopg.connect(database_url) as connection:
-        for table in ("lease", "quota", "offering", "event", "api_key", "tenant"):
+        for table in TABLES:
             connection.execute(f"ALTER TABLE {table} ADD COLUMN of_the_next_version text")
     try:
         for path in paths:
@@ -19,5 +23,5 @@ async def test_reads_go_on_while_a_migration_changes_the_tables(alice: Caller, d
                 assert answer.status_code == 200, answer.text
     finally:
         with psycopg.connect(database_url) as connection:
-            for table in ("lease", "quota", "offering", "event", "api_key", "tenant"):
+            for table in TABLES:
                 connection.execute(f"ALTER TABLE {table} DROP COLUMN of_the_next_version")

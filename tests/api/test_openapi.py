@@ -2,7 +2,7 @@
 
 from typing import Any
 
-import jsonschema  # type: ignore[import-untyped]  # ships no types
+import jsonschema
 from openapi_spec_validator import validate
 
 from app.api.http.open_enums import answered

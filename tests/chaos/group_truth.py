@@ -3,7 +3,7 @@
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, LiteralString
 
 import psycopg
 
@@ -141,7 +141,7 @@ class GroupTruth:
                 if is_held and not is_set_back and not _is_in(vm, pool):
                     yield f"{vm['id']} of {group_id} in {vm['zone']} while it forms in {pool} at {at}"
 
-    def _rows(self, query: str) -> list[Any]:
+    def _rows(self, query: LiteralString) -> list[Any]:
         with psycopg.connect(self._database_url) as connection:
             connection.execute("SET ROLE gpulease_worker")
             return connection.execute(query).fetchall()

@@ -263,7 +263,7 @@ class FakeApi:
 
     def _release(self, body: Json) -> Answer:
         found = [self.leases[lease_id] for lease_id in body["ids"] if lease_id in self.leases]
-        items = [
+        items: list[Json] = [
             {
                 **{name: lease[name] for name in ("id", "tenant_id", "name")},
                 "state": lease["state"] if lease["terminal"] else "releasing",

@@ -145,6 +145,7 @@ def test_quotas_given_are_merged_and_replace_removes_the_others(api: FakeApi, cl
         ]
     }
     assert cli("quota", "set", TENANT_ID, *limits, "--replace").exit_code == 0
+    assert asked.body is not None
     kept = [row for row in asked.body["limits"] if row["limit"] is not None]
     assert _last(api, "PUT", path).body == {"limits": kept}
     assert cli("quota", "set", TENANT_ID, "gpus=many").exit_code == 2

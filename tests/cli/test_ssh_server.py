@@ -36,7 +36,7 @@ class Vm:
 
 
 class _Server(asyncssh.SSHServer):
-    def connection_requested(self, *_: Any) -> bool:
+    def connection_requested(self, *_: Any, **_named: Any) -> bool:
         """Permits forwarding."""
         return True
 

@@ -24,7 +24,7 @@ def make_clients(url: str) -> Clients:
 
     @cache
     def client(service: str, region: str = "us-east-1", key: str = "AKIATEST") -> Any:
-        made: Any = boto3.client(  # type: ignore[call-overload]
+        made: Any = boto3.client(  # pyrefly: ignore[no-matching-overload]
             service,
             endpoint_url=url,
             region_name=region,

@@ -59,10 +59,10 @@ def _use(url: str, key: str, tally: Tally, over: threading.Event) -> None:
                 tally.leases.append(lease_id)
             for number in itertools.count():
                 path = "/v1/leases" if number % 4 == 3 else f"/v1/leases/{lease_id}"
-                _ask(tally, lambda path=path: http.get(path))  # type: ignore[misc]
+                _ask(tally, lambda path=path: http.get(path))
                 if number == _ROUNDS_BEFORE_RELEASE or over.wait(_PAUSE_SECONDS):
                     break
-            _ask(tally, lambda lease_id=lease_id: http.delete(f"/v1/leases/{lease_id}"))  # type: ignore[misc]
+            _ask(tally, lambda lease_id=lease_id: http.delete(f"/v1/leases/{lease_id}"))
 
 
 def _ask(tally: Tally, ask: Callable[[], httpx.Response]) -> httpx.Response | None:

@@ -33,7 +33,7 @@ class Result:
 
 def read_results(documents: Iterable[dict[str, Any]]) -> list[Result]:
     """The reverse of `as_json`."""
-    return [Result(**{**document, "outcome": Outcome(document["outcome"])}) for document in documents]
+    return [Result(**(document | {"outcome": Outcome(document["outcome"])})) for document in documents]
 
 
 def table(results: Sequence[Result]) -> str:

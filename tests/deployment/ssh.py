@@ -250,7 +250,7 @@ class _Page(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(b"from the VM")
 
-    def log_message(self, *_: Any) -> None:
+    def log_message(self, *_: object, **_named: object) -> None:
         """The trial looks at the answers alone."""
 
 

@@ -29,7 +29,7 @@ WORDS = "arn:aws:iam::123456789012:role/x is not authorized"
 
 
 def placement(**changes: Any) -> PlacementFacts:
-    facts = {
+    facts: dict[str, Any] = {
         "looking_since": ago(100),
         "term": TERM,
         "quota": PLENTY,
@@ -37,7 +37,7 @@ def placement(**changes: Any) -> PlacementFacts:
         "tried": frozenset(),
         "attempts": {},
     }
-    return PlacementFacts(now=NOW, **{**facts, **changes})
+    return PlacementFacts(now=NOW, **(facts | changes))
 
 
 def an_attempt(*, live: bool) -> OfferingAttempt:

@@ -24,7 +24,7 @@ floors = st.builds(IdleFloor, rule=rules)
 
 def idleness(samples: int = 60, **changes: Any) -> Idleness:
     """An hour of idle samples, the newest half a minute ago."""
-    facts = {"rule": HOUR, "since": ago(3600), "samples": samples, "sampled_at": ago(30)}
+    facts: dict[str, Any] = {"rule": HOUR, "since": ago(3600), "samples": samples, "sampled_at": ago(30)}
     return Idleness(**{**facts, **changes})
 
 

@@ -54,7 +54,7 @@ def seen(vm_id: str = "i-1", state: VmState = VmState.RUNNING, **changes: Any) -
     """Genuine, unless a test says otherwise."""
     key = changes.get("key", KEY)
     identity = token_of(LeaseId(key[0]), key[1]) if key is not None else None
-    facts = {"vm_id": vm_id, "zone": "z1", "state": state, "key": key, "launch_identity": identity}
+    facts: dict[str, Any] = {"vm_id": vm_id, "zone": "z1", "state": state, "key": key, "launch_identity": identity}
     return Seen(**{**facts, **changes})
 
 

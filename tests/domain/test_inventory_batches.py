@@ -22,8 +22,8 @@ NAMED = launch_name(token_of(LEASE, 1))
 
 def seen(identity: str = TOKEN, slot: BatchSlot = SLOT, **changes: Any) -> Seen:
     """A VM that has only the tags of its batch, unless a test says otherwise."""
-    facts = {"vm_id": "i-1", "zone": "z1", "state": VmState.RUNNING, "key": None}
-    return Seen(**{**facts, "launch_identity": identity, "batch": slot, **changes})
+    facts: dict[str, Any] = {"vm_id": "i-1", "zone": "z1", "state": VmState.RUNNING, "key": None}
+    return Seen(**(facts | {"launch_identity": identity, "batch": slot} | changes))
 
 
 @pytest.mark.parametrize("identity", [TOKEN, NAMED])

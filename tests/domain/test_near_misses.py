@@ -19,7 +19,8 @@ A10G = GpuRequest(model="A10G")
 
 
 def request(**changes: Any) -> LeaseRequest:
-    return LeaseRequest(**{"ttl_seconds": 3600, "gpu": A10G, **changes})
+    facts: dict[str, Any] = {"ttl_seconds": 3600, "gpu": A10G}
+    return LeaseRequest(**{**facts, **changes})
 
 
 def is_free(o: Offering) -> bool:

@@ -23,7 +23,7 @@ DAY = 86_400
 
 
 def reserved(**changes: Any) -> Offering:
-    facts = {"name": "block", "kind": "capacity_block", "slots": 1, "free": 1, **changes}
+    facts: dict[str, Any] = {"name": "block", "kind": "capacity_block", "slots": 1, "free": 1, **changes}
     return with_reservation(Reservation(**facts))
 
 

@@ -15,7 +15,13 @@ DASHBOARD = "https://gpu.example.org/dashboard/"
 
 
 def message(kind: str, about: dict[str, Any], **more: Any) -> WebhookMessage:
-    given = {"id": "event_1", "type": kind, "created_at": "2026-11-01T10:00:00Z", "about": about, "sent_at": 1}
+    given: dict[str, Any] = {
+        "id": "event_1",
+        "type": kind,
+        "created_at": "2026-11-01T10:00:00Z",
+        "about": about,
+        "sent_at": 1,
+    }
     return WebhookMessage(**{**given, **more})
 
 

@@ -4,6 +4,7 @@ The executor does to a lease what workers/lifecycle/steps do, in memory; what th
 the cloud (`vms`, by attempt number) is hidden from the rules, which see only what is recorded.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from random import Random
@@ -110,7 +111,7 @@ class World:
         return None
 
     def _call(self, step: Step) -> Rest | None:
-        calls = {
+        calls: dict[type[Any], Callable[[], Rest | None]] = {
             Place: self._place,
             Send: self._send,
             Look: self._look,

@@ -173,8 +173,8 @@ class Operator(Person):
 
     def account(self) -> Json:
         """The account at the simulated AWS, whose credentials and VMs these tests are about."""
-        account: Json
-        (account,) = (one for one in self.get("/v1/ops/accounts")["items"] if one["provider"] == "aws")
+        accounts: list[Json] = self.get("/v1/ops/accounts")["items"]
+        (account,) = (one for one in accounts if one["provider"] == "aws")
         return account
 
     def wait_for_offerings(self, *providers: str) -> None:

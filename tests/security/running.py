@@ -58,20 +58,24 @@ class Places:
     def database(self) -> dict[str, str]:
         """Every table as text."""
         found = {}
-        with psycopg.connect(self.database_url, autocommit=True, row_factory=dict_row) as connection:
+        with psycopg.Connection[dict[str, Any]].connect(
+            self.database_url, autocommit=True, row_factory=dict_row
+        ) as connection:
             connection.execute("SET ROLE gpulease_worker")
             tables = connection.execute(
                 "SELECT table_name FROM information_schema.table_privileges WHERE table_schema = 'public' "
                 "AND grantee = 'gpulease_worker' AND privilege_type = 'SELECT'"
             ).fetchall()
             for table in sorted(row["table_name"] for row in tables):
-                rows = connection.execute(f"SELECT t::text AS row FROM {table} t").fetchall()
+                rows = connection.execute(f"SELECT t::text AS row FROM {table} t".encode()).fetchall()
                 found[table] = "\n".join(row["row"] for row in rows)
         return found
 
     def read(self, statement: str) -> list[dict[str, Any]]:
         """Rows as a worker sees them."""
-        with psycopg.connect(self.database_url, autocommit=True, row_factory=dict_row) as connection:
+        with psycopg.Connection[dict[str, Any]].connect(
+            self.database_url, autocommit=True, row_factory=dict_row
+        ) as connection:
             connection.execute("SET ROLE gpulease_worker")
             return connection.execute(statement.encode()).fetchall()
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 import httpx
-import jsonschema  # type: ignore[import-untyped]  # ships no types
+import jsonschema
 import pytest
 
 from tests.api.conftest import Caller

@@ -4,6 +4,7 @@ import gzip
 import json
 from collections.abc import Iterable
 from email import message_from_bytes
+from email.message import Message
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -107,8 +108,9 @@ def check_vm(places: Places, lease_id: str, script: str) -> None:
     document = message_from_bytes(gzip.decompress(sent))
     parts = document.get_payload()
     assert isinstance(parts, list)
-    assert [part.get_content_type() for part in parts] == ["text/cloud-config", "text/x-shellscript"]  # type: ignore[union-attr]
-    assert parts[1].get_payload(decode=True) == script.encode()  # type: ignore[union-attr]
+    messages = [part for part in parts if isinstance(part, Message)]
+    assert [part.get_content_type() for part in messages] == ["text/cloud-config", "text/x-shellscript"]
+    assert messages[1].get_payload(decode=True) == script.encode()
 
 
 def states(tenant: Person) -> set[str]:

@@ -55,7 +55,7 @@ def clock() -> Clock:
 
 
 def authenticator(store: Store, clock: Clock) -> Authenticator:
-    return Authenticator(store, cache_seconds=3, clock=clock)  # type: ignore[arg-type]  # only `fetch` is used here
+    return Authenticator(store, cache_seconds=3, clock=clock)  # pyrefly: ignore[bad-argument-type]  # only `fetch` is used here
 
 
 async def checks(door: Authenticator, text: str) -> CheckedKey | None:

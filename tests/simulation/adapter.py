@@ -170,7 +170,7 @@ class SimulatedProvider(Batches):
             ids = ids[: random.randrange(len(ids))]
         page = max(_PAGE, -(-len(ids) // _MOST_PAGES))
         for start in range(0, max(len(ids), 1), page):
-            yield self._call("list", lambda part=ids[start : start + page]: self._page(part, silent))  # type: ignore[misc]
+            yield self._call("list", lambda part=ids[start : start + page]: self._page(part, silent))
         self._listed(cloud, honest and not cut and not silent, started)
 
     def list_everywhere(self, installation: str) -> Iterator[ListingPage]:
@@ -267,5 +267,5 @@ class SimulatedProvider(Batches):
     def events(self) -> Sequence[ProviderEvent]:
         return []
 
-    def acknowledge(self, events: Sequence[ProviderEvent]) -> None:
+    def acknowledge(self, used: Sequence[ProviderEvent]) -> None:
         return None

@@ -303,7 +303,8 @@ class Cloud:
     def _live(self, machine: Machine) -> None:
         weather, random, after = self.weather, self.scheduler.random, self.scheduler.after
         if random.random() < weather.refused_late:
-            machine.refusal, machine.reason = InsufficientCapacity, {"code": "NoCapacity", "message": "not made"}
+            machine.refusal = InsufficientCapacity
+            machine.reason = {"code": "NoCapacity", "message": "not made"}
             after(random.uniform(1, 30), lambda: self._refuse(machine))
             return
         if random.random() < weather.never_runs:
@@ -367,7 +368,8 @@ class Cloud:
         if machine.state is VmState.RUNNING:
             machine.notice_at = self.scheduler.now
             self.scheduler.count("VM: interrupted")
-            machine.interrupted, machine.reason = True, {"code": "Spot", "message": "taken back"}
+            machine.interrupted = True
+            machine.reason = {"code": "Spot", "message": "taken back"}
             self.scheduler.after(self.scheduler.random.uniform(0, 120), lambda: self.end(machine, "taken back"))
 
     def end(self, machine: Machine, why: str) -> None:

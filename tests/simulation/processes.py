@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import ParamSpec, TypeVar
 
 from sqlalchemy.exc import DBAPIError
 
@@ -49,10 +49,14 @@ class Grounds:
     hints: list[LeaseId] = field(default_factory=list)
 
 
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
 class _AtOnce(Executor):
     """A pool without threads."""
 
-    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         fn(*args, **kwargs)
         return Future()
 
@@ -172,7 +176,7 @@ class Process:
             return lambda: coordinator.sweep() is not None
         reconciler = Reconciler(runtime)
         sweeper = Sweeper(runtime, reconciler)
-        sweeper._pool = _AtOnce()  # type: ignore[assignment]
+        sweeper._pool = _AtOnce()  # pyrefly: ignore[bad-assignment]
         return lambda: self._hinted(reconciler) or sweeper.sweep()
 
     def _hinted(self, reconciler: Reconciler) -> bool:

@@ -48,7 +48,7 @@ QUICK = {"claim_seconds": 5.0, "call_timeout": 1.5, "connect_timeout": 0.5}
 def found_once() -> Iterator[None]:
     """What each fleet would make or find out anew: botocore's class of each client (EC2's has 800 methods, 8 ms), and
     that the database's connections are as they should be (five connections, 30 ms)."""
-    make: Any = ClientCreator._create_client_class  # type: ignore[attr-defined]  # its stubs name what is public
+    make: Any = ClientCreator._create_client_class  # pyrefly: ignore[missing-attribute]  # its stubs name what is public
     classes: dict[str, Any] = {}
 
     def client_class(self: Any, service_name: str, service_model: Any) -> Any:

@@ -42,7 +42,7 @@ def keep(owner_url: str) -> None:
     """Keeps what the first fleet of a database has just found out."""
     with psycopg.connect(owner_url) as connection:
         for statement in _KEEP:
-            connection.execute(statement)
+            connection.execute(statement.encode())
 
 
 def show(runtime: Runtime) -> None:

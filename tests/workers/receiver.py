@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
 
 from app.local.waiting import wait_until
 
@@ -65,11 +64,11 @@ def receiving(tls: ssl.SSLContext | None = None) -> Iterator[Receiver]:
                 self.send_header(name, value)
             self.end_headers()
 
-        def log_message(self, *_: Any) -> None:
+        def log_message(self, *_: object, **_named: object) -> None:
             """Says nothing."""
 
     class Server(ThreadingHTTPServer):
-        def handle_error(self, *_: Any) -> None:
+        def handle_error(self, *_: object, **_named: object) -> None:
             """Who hung up is not answered."""
 
     server = Server(("127.0.0.1", 0), Handler)

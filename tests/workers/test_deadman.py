@@ -108,7 +108,7 @@ def test_a_whole_pass_is_told_where_somebody_listens(
             self.send_response(204)
             self.end_headers()
 
-        def log_message(self, *_: object) -> None:
+        def log_message(self, *_: object, **_named: object) -> None:
             """Quiet."""
 
     # the stream of this test is closed after it, and loggers of this process would keep it
@@ -151,7 +151,7 @@ class Heard:
                 """What a client makes of some redirects."""
                 self.do_POST()
 
-            def log_message(self, *_: object) -> None:
+            def log_message(self, *_: object, **_named: object) -> None:
                 """Quiet."""
 
         self._server = HTTPServer(("127.0.0.1", 0), Listener)

@@ -55,7 +55,7 @@ class Switch:
                 self.send_response(204)
                 self.end_headers()
 
-            def log_message(self, *_: object) -> None:
+            def log_message(self, *_: object, **_named: object) -> None:
                 """Quiet."""
 
         with HTTPServer(("127.0.0.1", 0), Listener) as server:

@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 from uuid import uuid4
 
 import pytest
@@ -52,7 +52,7 @@ def test_every_step_has_a_point_before_and_after_each_of_its_effects(step: type[
 
 
 def test_every_step_that_is_decided_is_known_here() -> None:
-    assert set(MODULE_OF) == {step for step in lifecycle.Step.__args__ if step is not lifecycle.Rest}
+    assert set(MODULE_OF) == {step for step in get_args(lifecycle.Step) if step is not lifecycle.Rest}
 
 
 def test_every_call_to_a_provider_by_which_vms_live_has_a_point() -> None:

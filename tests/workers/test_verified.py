@@ -69,7 +69,7 @@ def provider(account: Account) -> Provider:
     def verify() -> None:
         guarded.trust(guarded.identity())
 
-    guarded = Verified.over(account, verify)  # type: ignore[arg-type]  # as much of one as these tests ask
+    guarded = Verified.over(account, verify)  # pyrefly: ignore[bad-argument-type]  # as much of one as these tests ask
     return guarded
 
 

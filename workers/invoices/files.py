@@ -101,7 +101,7 @@ def _binary(path: Path, *, zipped: bool) -> BinaryIO:
 
 def _parquet(path: Path, wanted: frozenset[str]) -> tuple[frozenset[str], Iterator[tuple[int, Row]]]:
     try:
-        from pyarrow import parquet  # type: ignore[import-untyped]  # noqa: PLC0415 - an extra without types
+        from pyarrow import parquet  # noqa: PLC0415 - an extra without types
     except ImportError:
         detail = "is Parquet, which needs the extra `parquet`: pip install 'gpulease[server,parquet]', or export CSV"
         raise InvalidFile(path, _HEADER, detail) from None

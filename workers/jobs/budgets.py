@@ -4,6 +4,7 @@ Each part repeats safely, and beside itself in another process. Locks are taken 
 quota, and no part waits for a lease that a step holds while it holds others.
 """
 
+from collections.abc import Iterable
 from itertools import groupby
 from typing import Any
 
@@ -105,7 +106,7 @@ def _end_leases(connection: Connection, budget_id: str) -> int:
     if budget is None or budget.when_exceeded != "end":
         return 0
     spent = connection.execute(budgets.spent_by_ended(budget.tenant_id, budget_id)).scalar_one()
-    rows = connection.execute(*budgets.holders(budget.tenant_id, budget_id)).mappings()
+    rows: Iterable[Any] = connection.execute(*budgets.holders(budget.tenant_id, budget_id)).mappings()
     chosen = to_release([Holder(**row) for row in rows], spent=spent, amount=budget.amount)
     message = f"the leases that budget {budget_id} counts would cost more than its {format_money(budget.amount)} USD"
     reason = Reason(ReasonCode.BUDGET_EXCEEDED, message, Origin.SYSTEM)

@@ -129,7 +129,7 @@ def _housekeeping(settings: Settings) -> list[JobSpec]:
             JobSpec(
                 name=run.__name__,
                 run=run,
-                interval=lambda _, seconds=intervals[run.__name__]: seconds,  # type: ignore[misc]
+                interval=lambda _, seconds=intervals[run.__name__]: seconds,
                 per_region=False,
             )
             for run in (places, recount, purge)

@@ -260,7 +260,7 @@ class ProviderEvents(Protocol):
         """
         ...
 
-    def acknowledge(self, events: Sequence[ProviderEvent]) -> None:
+    def acknowledge(self, used: Sequence[ProviderEvent]) -> None:
         """Confirms that these messages were used."""
         ...
 

@@ -10,7 +10,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-FILE = Path(str(files(__package__) / "examples.json"))
+FILE = Path(str(files("app.api.http") / "examples.json"))
 
 
 @cache

@@ -10,7 +10,7 @@ from typing import Any
 @cache
 def texts() -> dict[str, Any]:
     """The file: tables `fields`, `schemas`, `parameters` and `tags`."""
-    return tomllib.loads((files(__package__) / "descriptions.toml").read_text(encoding="utf-8"))
+    return tomllib.loads((files("app.api.http") / "descriptions.toml").read_text(encoding="utf-8"))
 
 
 def tags() -> list[dict[str, str]]:

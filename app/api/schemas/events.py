@@ -39,7 +39,8 @@ class OtherEvent(EventEnvelope):
 
 
 def _model(kind: EventType, data: type[EventData]) -> type[EventEnvelope]:
-    given: dict[str, Any] = {"type": (Literal[kind], Field(description="The type.")), "data": (data, ...)}
+    event_type = Literal[kind]  # pyrefly: ignore[not-a-type]  # Pydantic evaluates it
+    given: dict[str, Any] = {"type": (event_type, Field(description="The type.")), "data": (data, ...)}
     return create_model(f"{data.__name__}Event", __base__=EventEnvelope, __doc__=data.__doc__, **given)
 
 

@@ -94,7 +94,7 @@ def flat(tool: Callable[..., Any]) -> Callable[..., Any]:
         _keyword(one.name, one.annotation, one.default) for one in signature.parameters.values() if one.name != name
     ]
     parameters = [*_fields(), *rest]
-    run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]  # inspect's documented way
+    run.__signature__ = signature.replace(parameters=parameters)  # pyrefly: ignore[missing-attribute]  # inspect's documented way
     run.__annotations__ = {one.name: one.annotation for one in parameters} | {"return": signature.return_annotation}
     return run
 

@@ -7,7 +7,7 @@ from sqlalchemy import ClauseElement
 from sqlalchemy.dialects.postgresql.asyncpg import dialect as asyncpg_dialect
 from sqlalchemy.util import LRUCache
 
-_DIALECT = asyncpg_dialect()  # type: ignore[no-untyped-call]  # SQLAlchemy leaves its constructors untyped
+_DIALECT = asyncpg_dialect()
 
 
 class Compiled:

@@ -107,7 +107,9 @@ def _direct(asked: Bound[Any], dialect: Dialect) -> Direct:
 class DirectConnection(Connection):
     """A connection of a psycopg engine. A statement that is given with its parameters must be one that never changes."""
 
-    def execute(self, statement: Any, parameters: Any = None, *, execution_options: Any = None) -> CursorResult[Any]:
+    def execute(  # pyrefly: ignore[bad-override]  # SQLAlchemy's overloads only differ in the types of the rows
+        self, statement: Any, parameters: Any = None, *, execution_options: Any = None
+    ) -> CursorResult[Any]:
         """As SQLAlchemy's."""
         if not isinstance(parameters, dict):
             return super().execute(statement, parameters, execution_options=execution_options)

@@ -6,7 +6,7 @@ from app.db.core.reads import Query
 from app.db.core.tenant_scope import asking
 from app.db.schema.tables import attempt, gpu_latest, lease
 
-_LIMIT = bindparam("limit", type_=Integer)
+_LIMIT = bindparam("limit", type_=Integer())
 _IS_PAID = lease.c.rate_per_hour.is_not(None)
 _AGE = extract("epoch", func.now() - gpu_latest.c.sampled_at).label("age_seconds")
 

@@ -129,7 +129,7 @@ def shown(row: FromClause, listed_at: ColumnElement[Any]) -> ColumnElement[str]:
         *(_rfc3339(row.c[name]).label(name) for name in _TIMES),
         _rfc3339(_last_observed(row, listed_at)).label("last_observed_at"),
     )
-    return cast(members, Text).label("shown")
+    return cast(members, Text()).label("shown")
 
 
 def _cost(row: FromClause) -> ColumnElement[Any]:

@@ -15,8 +15,8 @@ GCP: dict[str, Any] = {"provider": "gcp"}
 
 
 def plant(sim: Control, count: int, **changes: Any) -> list[str]:
-    place = {"region": "us-central1", "zone": ZONE, "instance_type": "g2-standard-4"}
-    return sim.plant(**{**GCP, **place, "count": count, **changes})
+    place: dict[str, Any] = {"region": "us-central1", "zone": ZONE, "instance_type": "g2-standard-4"}
+    return sim.plant(**(GCP | place | {"count": count} | changes))
 
 
 def test_every_operation_is_one_of_googles_with_its_path_and_verb() -> None:

@@ -20,6 +20,7 @@ from cloudsim.gpus.agents import GpuAgents
 from cloudsim.server import Simulation
 from cloudsim.settings import Settings
 from cloudsim.world import HEALTHY, AgentMode, GpuCondition, Vm, World
+from cloudsim.world.gpus import RecoveryAction
 from tests.cloudsim.ssh.test_guest import kept
 from tests.workers.providers.samples import spec
 from workers.providers.types import AgentConfig
@@ -98,7 +99,7 @@ def command_line(process: psutil.Process) -> list[str]:
     """Empty for a process that has just ended."""
     try:
         return list(process.cmdline())
-    except (psutil.NoSuchProcess, psutil.ZombieProcess):
+    except psutil.NoSuchProcess:
         return []
 
 
@@ -169,7 +170,7 @@ async def test_a_proof_of_cloudsim_is_that_of_the_agent() -> None:
     """So that a test with the one holds for the other."""
     world = Simulation(Settings(gpu_agents=1, boot_seconds=0)).world
     with api() as (url, reports):
-        condition = GpuCondition(visible=3, xids=(48,), recovery_action="reset", remap_failed=True)  # type: ignore[arg-type]
+        condition = GpuCondition(visible=3, xids=(48,), recovery_action=RecoveryAction.RESET, remap_failed=True)
         vm = launched(world, "aws", url, condition)
         async with agents(world):
             await until(lambda: reports)

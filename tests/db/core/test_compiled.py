@@ -14,7 +14,7 @@ def test_engines_share_what_was_compiled() -> None:
     cache = CompiledCache(10)
 
     def compiled(statement: AnySelect) -> Any:
-        engines_own: Any = dialect()  # type: ignore[no-untyped-call]  # SQLAlchemy leaves its constructors untyped
+        engines_own: Any = dialect()
         return statement._compile_w_cache(engines_own, compiled_cache=cache, column_keys=[])[0]
 
     first = compiled(select(literal(1).label("a")))

@@ -61,7 +61,7 @@ def given(**changes: Any) -> dict[str, Any]:
 def test_values_come_back_with_their_types(database: WorkerDatabase) -> None:
     row = database.first(Bound(SHOWN, given()))
     assert row is not None
-    assert {name.removeprefix("shown_"): value for name, value in row._mapping.items()} == given()
+    assert {str(name).removeprefix("shown_"): value for name, value in row._mapping.items()} == given()
     assert (row.shown_number, row[0]) == (7, "a % of it")
     with database.begin() as connection:
         assert connection.execute(SHOWN.params(given())).one() == connection.execute(SHOWN, given()).one()

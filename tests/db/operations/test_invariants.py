@@ -77,8 +77,10 @@ def test_each_invariant_finds_its_violation(store: Store, database_url: str, nam
     with psycopg.connect(database_url) as connection:
         connection.execute("SET ROLE gpulease_worker")
         connection.execute(BREAKS[name])
-        found = [row for check in CHECKS if check.name == name for row in connection.execute(str(check.statement))]
-        seen = connection.execute(str(ANY_VIOLATION)).fetchone()
+        found = [
+            row for check in CHECKS if check.name == name for row in connection.execute(str(check.statement).encode())
+        ]
+        seen = connection.execute(str(ANY_VIOLATION).encode()).fetchone()
         connection.rollback()
     assert found
     assert seen == (True,), "what tests ask after each test must find it as well"

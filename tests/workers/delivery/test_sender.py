@@ -6,6 +6,7 @@ import ssl
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cryptography import x509
@@ -46,9 +47,9 @@ class Dialled:
         self.addresses: list[str] = []
         connect = socket.create_connection
 
-        def watched(address: tuple[str, int], *more: object, **named: object) -> socket.socket:
+        def watched(address: tuple[str, int], *more: Any, **named: Any) -> socket.socket:
             self.addresses.append(address[0])
-            return connect(address, *more, **named)  # type: ignore[arg-type]
+            return connect(address, *more, **named)
 
         monkeypatch.setattr(socket, "create_connection", watched)
 

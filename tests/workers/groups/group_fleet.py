@@ -31,7 +31,7 @@ class GroupFleet:
     def create(self, size: int, *, ttl: float = 3600, script: str | None = None, **changes: Any) -> GroupId:
         """A group in the queue. `changes`: columns of the group, and `lease`: parts of its members' request."""
         group_id = GroupId(new_id("group"))
-        request = {**REQUEST, "name": "member", "ttl_seconds": int(ttl), **changes.pop("lease", {})}
+        request: dict[str, Any] = {**REQUEST, "name": "member", "ttl_seconds": int(ttl), **changes.pop("lease", {})}
         values = {**WANTED, "name": "g", "min_size": size, "on_member_loss": "end", **changes}
         wait = timedelta(seconds=request["wait_seconds"])
         with self.database.begin() as connection:

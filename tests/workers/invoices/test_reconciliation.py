@@ -6,7 +6,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa  # type: ignore[import-untyped]  # ships no types
+import pyarrow as pa
 import pytest
 from pyarrow import parquet
 from sqlalchemy import insert, select

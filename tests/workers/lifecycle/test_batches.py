@@ -497,7 +497,8 @@ def test_each_vm_derives_its_tokens_from_its_slot(make_fleet: Callable[..., Flee
 def user_data(params: Params) -> str:
     """The programs that the first boot of the VMs writes."""
     configs = cloud_configs(params["UserData"])
-    return "".join(file["content"] for config in configs for file in config.get("write_files", []))
+    files: list[str] = [file["content"] for config in configs for file in config.get("write_files", [])]
+    return "".join(files)
 
 
 def test_an_attempt_without_company_gets_parameters_of_its_own_before_its_call(fleet: Fleet) -> None:

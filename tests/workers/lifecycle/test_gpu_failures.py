@@ -123,7 +123,7 @@ def test_a_vm_without_a_network_proves_its_gpus_on_its_console(make_fleet: Calla
     def connect(account: AccountSettings, settings: Settings) -> AwsProvider:
         assert isinstance(account, AwsAccount)
         provider = AwsProvider(account, settings)
-        provider.console_output = lambda *_: "\n".join(lines)  # type: ignore[method-assign]
+        provider.console_output = lambda *_: "\n".join(lines)  # pyrefly: ignore[bad-assignment, method-assign]
         return provider
 
     fleet = make_fleet(agent="on", proof_seconds=3.0, connect_account=connect)

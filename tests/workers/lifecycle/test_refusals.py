@@ -50,8 +50,8 @@ def test_capacity_that_is_found_missing_after_the_launch_is_a_refusal_too(fleet:
     assert (refused.error["class"], refused.error["code"]) == ("InsufficientCapacity", code)
     assert (launched.state, launched.zone) == ("known", second)
     assert refused.billing_started_at is None
-    cooling = [o for o in fleet.runtime.catalogue.offerings() if o.cool_off is not None]
-    assert [(o.key.zone, o.cool_off.reason, o.cool_off.code) for o in cooling] == [(first, "no_capacity", code)]  # type: ignore[union-attr]
+    cooling = [(o.key.zone, o.cool_off) for o in fleet.runtime.catalogue.offerings() if o.cool_off is not None]
+    assert [(zone, cool_off.reason, cool_off.code) for zone, cool_off in cooling] == [(first, "no_capacity", code)]
     assert "attempt.refused" in fleet.events(lease_id)
 
 

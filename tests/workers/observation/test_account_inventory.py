@@ -272,7 +272,7 @@ def test_a_comparison_that_fails_in_one_region_does_not_stop_the_others(
 ) -> None:
     fleet = start("gcp", *REGIONS)
     with psycopg.connect(database_url) as connection:
-        connection.execute(f"{harm} WHERE region = '{HERE}'")
+        connection.execute(f"{harm} WHERE region = '{HERE}'".encode())
     fleet.inventory()
     assert fleet.row(THERE).cycles == 2
     assert fleet.job().last_error.startswith(f"{HERE}: ")

@@ -49,7 +49,7 @@ def connect_keeping(account: AccountSettings, settings: Settings) -> Provider:
         params = plan(spec)
         return keep(account.provider, params) if spec.name == POISON else params
 
-    provider.plan = plan_keeping  # type: ignore[method-assign]
+    provider.plan = plan_keeping  # pyrefly: ignore[method-assign]
     return provider
 
 

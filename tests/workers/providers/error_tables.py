@@ -7,6 +7,7 @@ import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from workers.providers.errors import ProviderError
 
@@ -59,9 +60,9 @@ class Group:
 def groups(provider: str) -> tuple[Group, ...]:
     """The groups of a provider's file."""
     document = tomllib.loads((_HERE / provider / "error_codes.toml").read_text(encoding="utf-8"))
+    entries: list[dict[str, Any]] = document["groups"]
     return tuple(
-        Group(**{"elsewhere": entry["verdict"], **entry, "codes": tuple(entry["codes"])})
-        for entry in document["groups"]
+        Group(**({"elsewhere": entry["verdict"]} | entry | {"codes": tuple(entry["codes"])})) for entry in entries
     )
 
 

@@ -105,7 +105,7 @@ class _Handler(BaseHTTPRequestHandler):
             return
         self._write(404 if self.queue.waiting.pop(receipt, None) is None else 204, "application/xml", b"")
 
-    def log_message(self, *_: Any) -> None:
+    def log_message(self, *_: object, **_named: object) -> None:
         pass
 
     def _answer(self, document: Any) -> None:

@@ -139,7 +139,7 @@ def serving(text: bytes, statuses: list[int]) -> Iterator[str]:
             self.end_headers()
             self.wfile.write(text)
 
-        def log_message(self, *arguments: object) -> None:
+        def log_message(self, *_: object, **_named: object) -> None:
             pass
 
     with HTTPServer(("127.0.0.1", 0), Program) as server:

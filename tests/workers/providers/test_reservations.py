@@ -86,7 +86,7 @@ def test_a_capacity_block_at_aws(sim: Control) -> None:
         return samples.spec(samples.owner(**owner), image=image, market=Market.RESERVED, reservation="mine")
 
     vm = provider.launch("us-east-1", provider.plan(spec()))
-    assert provider.get("us-east-1", [vm.id])[vm.id].market is Market.RESERVED  # type: ignore[union-attr]
+    assert provider.get("us-east-1", [vm.id])[vm.id].market is Market.RESERVED  # pyrefly: ignore[missing-attribute]
     assert only(provider.reservations("us-east-1")).free == 0
     with pytest.raises(InsufficientCapacity) as refusal:
         provider.launch("us-east-1", provider.plan(spec(n=2)))
@@ -127,7 +127,7 @@ def test_a_reservation_at_google(sim: Control, tmp_path: Path) -> None:
     spec = gcp_specs.spec(image=image, market=Market.RESERVED, reservation="mine", max_seconds=3600)
     vm = provider.launch("us-central1", provider.plan(spec))
     await_state(provider, "us-central1", vm.id, VmState.RUNNING)
-    assert provider.get("us-central1", [vm.id])[vm.id].market is Market.RESERVED  # type: ignore[union-attr]
+    assert provider.get("us-central1", [vm.id])[vm.id].market is Market.RESERVED  # pyrefly: ignore[missing-attribute]
     after = only(provider.reservations("us-central1"))
     assert (after.slots, after.free, after.problem) == (1, 0, None)
 

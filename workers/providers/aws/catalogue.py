@@ -30,14 +30,14 @@ class AwsCatalogue:
 @cache
 def load() -> AwsCatalogue:
     """Reads the files that are part of this package."""
-    text = files(__package__).joinpath("catalogue.toml").read_text(encoding="utf-8")
+    text = files("workers.providers.aws").joinpath("catalogue.toml").read_text(encoding="utf-8")
     entries = tomllib.loads(text)["types"]
     return AwsCatalogue(
         types={entry["name"]: instance_type(entry) for entry in entries},
         markets={entry["name"]: markets(entry) for entry in entries},
         ena_express=frozenset(entry["name"] for entry in entries if entry.get("ena_express", False)),
         efa={entry["name"]: _efa_cards(entry) for entry in entries if entry.get("network_fabric") == NetworkFabric.EFA},
-        prices=load_price_list(__package__),
+        prices=load_price_list("workers.providers.aws"),
     )
 
 

@@ -124,7 +124,7 @@ def _check_other_reads(clients: AwsClients, region: str) -> Iterator[AccountChec
         yield attempt(
             CheckSubject.RIGHT,
             right,
-            lambda operation=operation: read_quota(operation),  # type: ignore[misc]
+            lambda operation=operation: read_quota(operation),
             grant(right),
         )
 

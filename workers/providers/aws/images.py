@@ -14,7 +14,7 @@ from workers.providers.types import Image
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2 import EC2Client
-    from mypy_boto3_ec2.type_defs import ImageTypeDef
+    from mypy_boto3_ec2.type_defs import FilterTypeDef, ImageTypeDef
     from mypy_boto3_ssm import SSMClient
 
 PARAMETER = "/aws/service/deeplearning/ami/x86_64/base-oss-nvidia-driver-gpu-ubuntu-24.04/latest/ami-id"
@@ -62,9 +62,9 @@ def _described(ec2: "EC2Client", image_id: str) -> Image:
 def _newest(ec2: "EC2Client") -> Image:
     """The newest image of the first name pattern that matches any. Image names end with their date."""
     for name in NAMES:
-        filters = [{"Name": "name", "Values": [name]}, {"Name": "state", "Values": ["available"]}]
+        filters: list[FilterTypeDef] = [{"Name": "name", "Values": [name]}, {"Name": "state", "Values": ["available"]}]
         with translated():
-            answer = ec2.describe_images(Owners=["amazon"], Filters=filters)  # type: ignore[arg-type]
+            answer = ec2.describe_images(Owners=["amazon"], Filters=filters)
         images = part(answer, "Images")
         if images:
             return _image(max(images, key=lambda image: image["CreationDate"]))

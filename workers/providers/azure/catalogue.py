@@ -24,10 +24,10 @@ class AzureCatalogue:
 @cache
 def load() -> AzureCatalogue:
     """Reads the files that are part of this package."""
-    text = files(__package__).joinpath("catalogue.toml").read_text(encoding="utf-8")
+    text = files("workers.providers.azure").joinpath("catalogue.toml").read_text(encoding="utf-8")
     entries = tomllib.loads(text)["types"]
     return AzureCatalogue(
         types={entry["name"]: instance_type(entry) for entry in entries},
         markets={entry["name"]: markets(entry) for entry in entries},
-        prices=load_price_list(__package__),
+        prices=load_price_list("workers.providers.azure"),
     )

@@ -54,7 +54,7 @@ def check_images(resolve: Callable[[str | None], str], named: Iterable[str], fix
         attempt(
             CheckSubject.IMAGE,
             name or "default",
-            lambda name=name: resolve(name),  # type: ignore[misc]
+            lambda name=name: resolve(name),
             fix.format(setting=setting),
         )
         for name, setting in settings.items()

@@ -174,7 +174,7 @@ def write(config: dict[str, Any], group: dict[str, Any], checked: list[str]) -> 
     put(ENV, "".join([*("%s=%s\n" % item for item in values.items()), *(line + "\n" for line in reduced)]))
     lost = [one["rank"] for one in hosts if one["private_ip"] in missing]
     found = dict(line.split("=", 1) for line in reduced)
-    report = {"nodes": len(hosts), "mesh": values["GPULEASE_MESH"], "unreachable": lost}
+    report: dict[str, Any] = {"nodes": len(hosts), "mesh": values["GPULEASE_MESH"], "unreachable": lost}
     report.update(all_reduce=found.get(REDUCE), all_reduce_gbps=float(found.get(REDUCE + "_GBPS", 0)) or None)
     return [address for address in addresses if address not in missing], report
 

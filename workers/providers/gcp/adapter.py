@@ -12,7 +12,6 @@ from app.domain.tokens import launch_name
 from app.settings import Settings
 from app.settings.reservations import ReservationSettings
 from workers.providers.common.images import no_image, wanted
-from workers.providers.common.single import SingleLaunches
 from workers.providers.credentials import CredentialGuard
 from workers.providers.errors import NotOffered, ProviderError
 from workers.providers.gcp import (
@@ -80,7 +79,7 @@ most 1,000 VMs.
 _LIST_SECONDS = 300.0
 
 
-class GcpProvider(SingleLaunches):
+class GcpProvider:
     """See `Provider` for the contract. The constructor makes no call. Any thread may call any method."""
 
     limits = LIMITS

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 from app.domain import tags
 from app.domain.tags import OwnerTags
@@ -59,7 +59,7 @@ def _properties(instance: Mapping[str, Any], labels: Mapping[str, str], names: S
         *instance["metadata"]["items"],
         {"key": resource_tags.SLOTS, "value": resource_tags.slots_metadata(names)},
     ]
-    properties = {
+    properties: dict[str, Any] = {
         **instance,
         "machineType": last(instance["machineType"]),
         "labels": dict(labels),
@@ -105,8 +105,7 @@ def create(clients: GcpClients, region: str, params: Params, shared: groups.GcpG
 
 def _body(params: Params) -> BulkInsertInstanceResource:
     with fitting():
-        parsed: BulkInsertInstanceResource = BulkInsertInstanceResource.from_json(json.dumps(params[BULK]))
-        return parsed
+        return cast(BulkInsertInstanceResource, BulkInsertInstanceResource.from_json(json.dumps(params[BULK])))
 
 
 def _inserts(clients: GcpClients, zone: str, parent: Operation) -> Mapping[str, Operation]:

@@ -53,14 +53,14 @@ class GcpCatalogue:
 @cache
 def load() -> GcpCatalogue:
     """Reads the files that are part of this package."""
-    text = files(__package__).joinpath("catalogue.toml").read_text(encoding="utf-8")
+    text = files("workers.providers.gcp").joinpath("catalogue.toml").read_text(encoding="utf-8")
     document = tomllib.loads(text)
     entries = document["types"]
     return GcpCatalogue(
         types={entry["name"]: instance_type(entry) for entry in entries},
         machines={entry["name"]: _machine(entry, document["boot_disk"]) for entry in entries},
         markets={entry["name"]: markets(entry) for entry in entries},
-        prices=load_price_list(__package__),
+        prices=load_price_list("workers.providers.gcp"),
     )
 
 

@@ -120,11 +120,9 @@ class GcpClients:
         """
         with translated():
             session = self._session(scope)
-            answer = session.request(  # type: ignore[no-untyped-call]  # ships none
-                method, url, params=query, json=body, timeout=self._timeout
-            )
+            answer = session.request(method, url, params=query, json=body, timeout=self._timeout)
             if not answer.ok:
-                raise from_http_response(answer)  # type: ignore[no-untyped-call]  # ships none
+                raise from_http_response(answer)
             return answer.json()
 
     def pubsub(self, path: str, body: dict[str, Any]) -> Any:
@@ -138,7 +136,7 @@ class GcpClients:
                 session = self._session(PUBSUB_SCOPE)
                 answer = session.post(f"{endpoint}/v1/{path}", json=body, timeout=min(self._timeout, _LONGEST_WAIT))
                 if not answer.ok:
-                    raise from_http_response(answer)  # type: ignore[no-untyped-call]  # ships none
+                    raise from_http_response(answer)
                 return answer.json()
         except OutcomeUnknown as error:
             if error.code == ReadTimeout.__name__:
@@ -151,7 +149,7 @@ class GcpClients:
             if scope not in self._sessions:
                 with signing_in():
                     credentials = _credentials(self._account, scope)
-                session = AuthorizedSession(credentials)  # type: ignore[no-untyped-call]  # ships none
+                session = AuthorizedSession(credentials)
                 _mount(session, self._connections)
                 self._sessions[scope] = session
             return self._sessions[scope]
@@ -224,28 +222,26 @@ class _TokenOf(Credentials):
     """
 
     def __init__(self, source: Credentials) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]  # ships none
+        super().__init__()
         self.source = source
 
     def refresh(self, request: Any) -> None:
         """Gets a new token. Raises GoogleAuthError."""
-        self.source.refresh(request)  # type: ignore[no-untyped-call]  # as above
+        self.source.refresh(request)
         self.token, self.expiry = self.source.token, self.source.expiry
 
     def apply(self, headers: Any, token: str | None = None) -> None:
         """Sets headers as the source does: the source may also name the project that pays for the calls."""
-        self.source.apply(headers, token or self.token)  # type: ignore[no-untyped-call]  # as above
+        self.source.apply(headers, token or self.token)
 
 
 def _credentials(account: GcpAccount, scope: str) -> Credentials:
     if account.credentials_file is not None:
-        base: Any = service_account.Credentials.from_service_account_file(  # type: ignore[no-untyped-call]  # as above
-            account.credentials_file, scopes=[scope]
-        )
+        base: Any = service_account.Credentials.from_service_account_file(account.credentials_file, scopes=[scope])
     else:
         base, _ = google.auth.default(scopes=[_CLOUD_SCOPE if account.impersonate else scope])
     if account.impersonate is not None:
-        base = impersonated_credentials.Credentials(  # type: ignore[no-untyped-call]  # as above
+        base = impersonated_credentials.Credentials(
             source_credentials=base, target_principal=account.impersonate, target_scopes=[scope]
         )
     return _TokenOf(base)

@@ -12,8 +12,8 @@ from typing import Any
 import requests
 from google.api_core import exceptions as google
 from google.auth import exceptions as auth
-from google.protobuf.json_format import Error as JsonError  # type: ignore[import-untyped]  # ships none
-from urllib3 import exceptions as wire
+from google.protobuf.json_format import Error as JsonError
+from urllib3 import exceptions as wire  # pyrefly: ignore[implicit-reexport]  # a module
 
 from workers.providers.errors import (
     CredentialsRejected,

@@ -13,7 +13,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from ipaddress import ip_network
-from typing import Any
+from typing import Any, cast
 
 from app.domain.tags import BATCH
 from workers.providers.errors import NotFound, OutcomeUnknown, ProviderError, Refused, TokenConflict
@@ -101,8 +101,7 @@ def _is_used(clients: GcpClients, zone: str, rule: Firewall) -> bool:
 
 def _body(rule: Mapping[str, Any]) -> Firewall:
     with fitting():
-        body: Firewall = Firewall.from_json(json.dumps(rule))
-        return body
+        return cast(Firewall, Firewall.from_json(json.dumps(rule)))
 
 
 def _make(clients: GcpClients, rule: Firewall, request_id: str) -> None:

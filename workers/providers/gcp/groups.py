@@ -129,8 +129,8 @@ class GcpGroupResources:
 
 def _make(clients: GcpClients, region: str, group: Params) -> None:
     with fitting():
-        rules = [Firewall.from_json(json.dumps(rule)) for rule in (group[RULE], *group.get(GPU_RULES, ()))]
-        policy: ResourcePolicy | None = ResourcePolicy.from_json(json.dumps(group[POLICY])) if POLICY in group else None
+        rules: list[Any] = [Firewall.from_json(json.dumps(rule)) for rule in (group[RULE], *group.get(GPU_RULES, ()))]
+        policy: Any = ResourcePolicy.from_json(json.dumps(group[POLICY])) if POLICY in group else None
     if policy is not None:
         _make_policy(clients, region, policy)
     for rule in rules:

@@ -4,7 +4,7 @@ import json
 import uuid
 from collections.abc import Mapping
 from datetime import timedelta
-from typing import Any
+from typing import Any, cast
 
 from app.domain.leases import VmState
 from app.domain.offerings import Market
@@ -115,8 +115,7 @@ def request_id(part: Mapping[str, Any]) -> str:
 def body(params: Params) -> Instance:
     """The instance of stored parameters. Raises InvalidSpec for what Google's API does not know."""
     with fitting():
-        parsed: Instance = Instance.from_json(json.dumps(params[INSTANCE]))
-        return parsed
+        return cast(Instance, Instance.from_json(json.dumps(params[INSTANCE])))
 
 
 def metadata_of(instance: Mapping[str, Any], key: str) -> str | None:

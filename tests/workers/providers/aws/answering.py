@@ -53,7 +53,7 @@ def answering() -> Iterator[Answer]:
             self.end_headers()
             self.wfile.write(payload)
 
-        def log_message(self, *_: object) -> None:
+        def log_message(self, *_: object, **_named: object) -> None:
             """Quiet."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)

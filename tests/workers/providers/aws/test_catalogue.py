@@ -53,9 +53,9 @@ def test_the_facts_are_what_ec2_describes(kind: InstanceType) -> None:
 def test_disk_and_network_are_what_ec2_describes(kind: InstanceType) -> None:
     facts = described_types()[kind.name]
     assert kind.local_disk_gib == facts["InstanceStorageInfo"]["TotalSizeInGB"] * 10**9 // 2**30
-    cards, gigabits = re.fullmatch(
-        r"(?:(\d+)x )?(?:Up to )?(\d+) Gigabit", facts["NetworkInfo"]["NetworkPerformance"]
-    ).groups()  # type: ignore[union-attr]
+    speed = re.fullmatch(r"(?:(\d+)x )?(?:Up to )?(\d+) Gigabit", facts["NetworkInfo"]["NetworkPerformance"])
+    assert speed is not None
+    cards, gigabits = speed.groups()
     assert kind.network_gbps == int(cards or 1) * int(gigabits)
     assert (kind.network_fabric is NetworkFabric.EFA) == facts["NetworkInfo"]["EfaSupported"]
     assert (kind.name in load().ena_express) == facts["NetworkInfo"]["EnaSrdSupported"]

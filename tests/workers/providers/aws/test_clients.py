@@ -23,7 +23,7 @@ REGION = "us-east-1"
 ROLE = "arn:aws:iam::210987654321:role/gpulease"
 
 
-def connect(url: str | None, **account: str) -> AwsProvider:
+def connect(url: str | None, **account: Any) -> AwsProvider:
     found = AwsAccount(provider="aws", name="main", regions=(REGION,), endpoint_url=url, **account)
     return AwsProvider(found, Settings(call_timeout=60.0))
 

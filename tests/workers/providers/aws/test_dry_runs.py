@@ -93,11 +93,11 @@ def test_what_a_refused_dry_run_shows_of_the_right_to_launch(code: str, result: 
 
 
 def test_without_an_image_no_launch_can_be_asked_for() -> None:
-    checks = check_launch(Ec2("DryRunOperation"), plan, None, OFFERED, "installation")  # type: ignore[arg-type]
+    checks = check_launch(Ec2("DryRunOperation"), plan, None, OFFERED, "installation")  # pyrefly: ignore[bad-argument-type]
     assert {check.result for check in checks} == {CheckResult.NOT_CHECKED}
 
 
 def test_a_throttled_read_asks_for_another_try_instead_of_a_right() -> None:
-    checks = check_reads(Ec2("DryRunOperation", describe_volumes="RequestLimitExceeded"))  # type: ignore[arg-type]
+    checks = check_reads(Ec2("DryRunOperation", describe_volumes="RequestLimitExceeded"))  # pyrefly: ignore[bad-argument-type]
     (failed,) = [check for check in checks if check.result is CheckResult.FAILED]
     assert (failed.name, failed.fix) == ("ec2:DescribeVolumes", "run the check again later")

@@ -31,8 +31,8 @@ OF_REQUESTS = {
 
 
 def answered(code: str, status: int, operation: str = "RunInstances") -> ClientError:
-    answer = {"Error": {"Code": code, "Message": "No."}, "ResponseMetadata": {"HTTPStatusCode": status}}
-    return ClientError(answer, operation)  # type: ignore[arg-type]  # as botocore makes it
+    answer: Any = {"Error": {"Code": code, "Message": "No."}, "ResponseMetadata": {"HTTPStatusCode": status}}
+    return ClientError(answer, operation)
 
 
 def after_a_launch(code: str, status: int) -> ProviderError:

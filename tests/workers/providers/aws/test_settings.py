@@ -159,7 +159,7 @@ def test_what_does_not_exist_is_a_bad_request(sim: Control, settings: dict[str, 
 def test_an_unknown_key_ends_the_vm_with_a_refusal(sim: Control) -> None:
     aws = connect(sim, kms_key_id="alias/unknown")
     vm = launch(aws)
-    assert wait_until(lambda: aws.get(REGION, [vm.id])[vm.id].refusal is errors.InvalidSpec, timeout=10)  # type: ignore[union-attr]
+    assert wait_until(lambda: aws.get(REGION, [vm.id])[vm.id].refusal is errors.InvalidSpec, timeout=10)  # pyrefly: ignore[missing-attribute]
     assert wait_until(lambda: not aws.leftovers(REGION, INSTALLATION, None).found, timeout=10)
 
 

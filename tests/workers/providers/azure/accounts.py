@@ -12,7 +12,7 @@ SUBNETS = {region: f"{NETWORKS}/{region}/subnets/gpus" for region in REGIONS}
 
 
 def account(url: str, **changes: Any) -> AzureAccount:
-    values = {
+    values: dict[str, Any] = {
         "provider": "azure",
         "name": "sim",
         "regions": REGIONS,

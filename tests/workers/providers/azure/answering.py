@@ -65,7 +65,7 @@ def answering() -> Iterator[Answer]:
         def do_POST(self) -> None:
             self._answer()
 
-        def log_message(self, *_: object) -> None:
+        def log_message(self, *_: object, **_named: object) -> None:
             """Quiet."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)

@@ -102,7 +102,7 @@ def test_a_vm_with_everything_leaves_nothing(sim: Control) -> None:
     later = owner().deadline_at + timedelta(hours=1)
     azure.set_deadline(REGION, [vm.id], later).require()
     assert {one.tags[tags.DEADLINE] for one in left(azure)} == {str(int(later.timestamp()))}
-    assert azure.get(REGION, [vm.id])[vm.id].public_ip is None  # type: ignore[union-attr]
+    assert azure.get(REGION, [vm.id])[vm.id].public_ip is None  # pyrefly: ignore[missing-attribute]
     azure.terminate(REGION, [vm.id]).require()
     assert wait_until(lambda: not left(azure), timeout=10)
 

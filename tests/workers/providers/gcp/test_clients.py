@@ -141,7 +141,7 @@ def test_no_secret_reaches_logs_or_errors_even_at_debug(
 
 def test_threads_share_one_client_per_service_and_one_pool() -> None:
     clients = GcpClients(account("http://127.0.0.1:9", None), Settings(worker_threads=40))
-    clients._credentials = AnonymousCredentials()  # type: ignore[no-untyped-call]  # ships no types
+    clients._credentials = AnonymousCredentials()
     kinds: list[type[Any]] = [InstancesClient, ProjectsClient]
     with ThreadPoolExecutor(8) as pool:
         made: list[Any] = list(pool.map(lambda n: clients.of(kinds[n % 2]), range(32)))
@@ -153,5 +153,5 @@ def test_threads_share_one_client_per_service_and_one_pool() -> None:
 
 def test_without_an_endpoint_it_is_googles_over_tls() -> None:
     clients = GcpClients(account("http://127.0.0.1:9", None).model_copy(update={"endpoint_url": None}), Settings())
-    clients._credentials = AnonymousCredentials()  # type: ignore[no-untyped-call]  # ships no types
+    clients._credentials = AnonymousCredentials()
     assert clients.of(InstancesClient).transport._host == "https://compute.googleapis.com"

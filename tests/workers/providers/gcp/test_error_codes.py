@@ -2,7 +2,7 @@
 
 import pytest
 from google.api_core import exceptions as google
-from google.rpc import code_pb2  # type: ignore[import-untyped]  # ships none
+from google.rpc import code_pb2
 
 from tests.workers.providers.error_tables import groups, listed, wrong
 from workers.providers.errors import ProviderError
@@ -16,7 +16,7 @@ OPERATIONS = [group for group in groups("gcp") if group.operation]
 
 def answered(reason: str, status: int) -> google.GoogleAPICallError:
     errors = [{"reason": reason}] if reason else []
-    error: google.GoogleAPICallError = google.from_http_status(status, "No.", errors=errors)  # type: ignore[no-untyped-call]
+    error: google.GoogleAPICallError = google.from_http_status(status, "No.", errors=errors)
     return error
 
 

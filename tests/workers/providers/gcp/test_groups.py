@@ -24,7 +24,8 @@ POLICY = f"projects/{PROJECT}/regions/{REGION}/resourcePolicies/{NAME}"
 
 
 def planned(**changes: Any) -> Params:
-    wanted = spec(**{"group": GROUP, **changes})
+    parts: dict[str, Any] = {"group": GROUP, **changes}
+    wanted = spec(**parts)
     params = launch.plan(wanted, ACCOUNT, catalogue.load().machines[wanted.instance_type])
     assert list(faults(params["instance"], "Instance")) == []
     assert json.loads(json.dumps(params)) == params

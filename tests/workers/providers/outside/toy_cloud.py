@@ -64,7 +64,7 @@ class ToyProvider(SingleLaunches):
 
     def offered(self, region: str) -> Sequence[Offered]:
         price = {"price_per_hour": Decimal("0.50"), "price_as_of": AS_OF, "price_source": "toy list"}
-        return [Offered(type=TYPE, region=region, zone=f"{region}-1", market=Market.ON_DEMAND, **price)]  # type: ignore[arg-type]
+        return [Offered(type=TYPE, region=region, zone=f"{region}-1", market=Market.ON_DEMAND, **price)]
 
     def prices(self, _region: str) -> Prices:
         return {}
@@ -128,8 +128,8 @@ class ToyProvider(SingleLaunches):
     def events(self) -> Sequence[ProviderEvent]:
         return []
 
-    def acknowledge(self, events: Sequence[ProviderEvent]) -> None:
-        assert not events
+    def acknowledge(self, used: Sequence[ProviderEvent]) -> None:
+        assert not used
 
     def terminate(self, _region: str, vm_ids: Sequence[str]) -> BatchResult:
         return self._changed(vm_ids, state=VmState.GONE)
