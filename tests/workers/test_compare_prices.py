@@ -82,7 +82,7 @@ def test_a_price_that_is_not_told_any_more_is_kept(fleet: Fleet) -> None:
     told = {column.name: row[column.name] for column in offering.columns}
     unpriced = {**told, "price_per_hour": None, "price_as_of": None, "price_source": None, "price_live": False}
     with fleet.runtime.database.begin() as connection:
-        connection.execute(save_offerings(), [unpriced])
+        connection.execute(*save_offerings([unpriced]))
     assert shown(fleet, "spot") == before
 
 

@@ -33,7 +33,8 @@ def refresh(runtime: Runtime, account: str, region: str) -> int:
         connection.execute(offerings.lock_region(account, region))
         before = _known(connection, account, region)
         if offered:
-            connection.execute(offerings.save_offerings(), [_row(account, name, offering) for offering in offered])
+            rows = [_row(account, name, offering) for offering in offered]
+            connection.execute(*offerings.save_offerings(rows))
         if _known(connection, account, region) > before:
             connection.execute(*jobs.hurry(PRICES, [(account, region)]))
         connection.execute(offerings.forget_unoffered(account, region))

@@ -9,6 +9,7 @@ from typing import Any
 
 from sqlalchemy import Row
 
+from app.db.core.prepared import Bound
 from app.db.fleet import offerings, reservations
 from app.db.fleet.offerings import offering_from_row
 from app.domain.offerings import Offering
@@ -53,10 +54,13 @@ class RankedOfferings:
 
     def _read(self) -> tuple[Offering, ...]:
         if self._monotonic() - self._read_at >= self._seconds:
-            rows = self._database.all(offerings.candidates())
+            rows = self._database.all(Bound(offerings.candidates(), {}))
             self._rows = {key: self._parsed(key, row) for key, row in zip(map(_key, rows), rows, strict=True)}
-            reserved = map(reservations.reserved_offering, self._database.all(reservations.candidates()))
-            self._offerings = (*(offering for _, offering in self._rows.values()), *reserved)
+            reserved = self._database.all(Bound(reservations.candidates(), {}))
+            self._offerings = (
+                *(offering for _, offering in self._rows.values()),
+                *map(reservations.reserved_offering, reserved),
+            )
             self._rankings.clear()
             self._read_at = self._monotonic()
         return self._offerings

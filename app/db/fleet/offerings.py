@@ -1,6 +1,9 @@
 """Statements on the catalogue of offerings and its prices, and the conversion of its rows to the domain's offerings."""
 
+import json
+from collections.abc import Iterable, Mapping
 from datetime import timedelta
+from functools import cache
 from typing import Any
 
 from sqlalchemy import (
@@ -12,6 +15,7 @@ from sqlalchemy import (
     bindparam,
     case,
     cast,
+    column,
     delete,
     func,
     literal,
@@ -24,6 +28,8 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import Insert, insert
 
 from app.db.core.column_types import Time
+from app.db.core.prepared import Bound
+from app.db.core.recordset import ROWS, recordset
 from app.db.core.statements import AnySelect
 from app.db.schema.tables import account, account_region, offering, part_price
 from app.domain.offerings import (
@@ -63,12 +69,11 @@ EVERY_TYPE = "*"
 _KEY = (offering.c.account, offering.c.region, offering.c.zone, offering.c.instance_type, offering.c.market)
 
 
-def save_offerings() -> Insert:
-    """Adds or refreshes offerings, one set of parameters each. Placement's records of them (cool-offs, counts) stay.
-
-    A known price stays when the refresh has none. A live price stays until a live price or a newer list replaces it.
-    """
-    statement = insert(offering)
+@cache
+def _save_offerings() -> Insert:
+    names = [*(key.name for key in _KEY), *_FACTS, *_PRICE]
+    row = recordset("listed", *(column(name, offering.c[name].type) for name in names))
+    statement = insert(offering).from_select(names, select(*(row.c[name] for name in names)))
     new = statement.excluded
     outlived = and_(offering.c.price_live, not_(new.price_live), offering.c.price_as_of >= new.price_as_of)
     kept = or_(new.price_per_hour.is_(None), outlived)
@@ -77,6 +82,15 @@ def save_offerings() -> Insert:
     return statement.on_conflict_do_update(
         index_elements=list(_KEY), set_={**changes, **prices, "refreshed_at": func.now()}
     )
+
+
+def save_offerings(rows: Iterable[Mapping[str, Any]]) -> Bound[Insert]:
+    """Adds or refreshes offerings. Placement's records of them (cool-offs, counts) stay. Of rows with one key the last counts.
+
+    A known price stays when the refresh has none. A live price stays until a live price or a newer list replaces it.
+    """
+    listed = {tuple(row[key.name] for key in _KEY): dict(row) for row in rows}
+    return Bound(_save_offerings(), {ROWS: json.dumps(list(listed.values()), default=str)})
 
 
 def lock_region(name: str, region: str) -> AnySelect:
@@ -139,6 +153,7 @@ def forget_unoffered(name: str, region: str) -> Delete:
     )
 
 
+@cache
 def candidates() -> AnySelect:
     """Every offering with its account's state, for placement, in the order of the keys. `offering_from_row` converts a row."""
     return with_account(offering).order_by(*_KEY)

@@ -6,6 +6,7 @@ VMs is older than the newest attempts, so those that it cannot contain yet are s
 
 from collections.abc import Mapping
 from datetime import datetime
+from functools import cache
 from typing import Any
 
 from sqlalchemy import (
@@ -66,6 +67,7 @@ def _free_now() -> ColumnElement[int | None]:
     return func.least(reservation.c.free - _in_use(unreported), reservation.c.slots - _in_use())
 
 
+@cache
 def candidates() -> AnySelect:
     """Every reservation with its account's state and `free_now`, in the order of the keys. See `reserved_offering`."""
     return with_account(reservation).add_columns(_free_now().label("free_now")).order_by(*_KEY)
