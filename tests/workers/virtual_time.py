@@ -7,10 +7,14 @@ real time. See docs/decisions/0072.
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from threading import Event
+from typing import Any
 
 import psycopg
-from sqlalchemy import make_url
+from sqlalchemy import Engine, NullPool, create_engine, make_url
+
+from app.db.core.urls import sync_url
 
 SCHEMA = "virtual_time"
 
@@ -40,6 +44,13 @@ END $$
 """
 
 
+@cache
+def _engine(owner_url: str) -> Engine:
+    """One for all tests: its connection to the test's database is kept from test to test (tests/kept_connections.py)."""
+    options: dict[str, Any] = {"connect_args": {"prepare_threshold": 0}, "isolation_level": "AUTOCOMMIT"}
+    return create_engine(sync_url(owner_url), poolclass=NullPool, **options)
+
+
 def virtual(url: str) -> str:
     """The same database. Statements on its connections read the time of the test."""
     options = {"options": f"-csearch_path={SCHEMA},pg_catalog,public"}
@@ -56,14 +67,17 @@ class VirtualTime:
     @contextmanager
     def of(self, owner_url: str) -> Iterator[None]:
         """The time of this database as well, within the block."""
-        with psycopg.connect(owner_url, autocommit=True, prepare_threshold=0) as connection:
+        with _engine(owner_url).connect() as pooled:
+            connection: Any = pooled.connection.driver_connection
             if connection.execute("SELECT to_regnamespace(%s)", (SCHEMA,)).fetchone() == (None,):
                 connection.execute(_PREPARE)
             self._connections.append(connection)
-            self._write(connection, self._ahead)
+            if self._ahead:
+                self._write(connection, self._ahead)
             yield
             self._connections.remove(connection)
-            self._write(connection, 0.0)
+            if self._ahead:
+                self._write(connection, 0.0)
 
     def forward(self, seconds: float) -> None:
         """Lets time pass."""

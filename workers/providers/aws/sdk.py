@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from botocore.loaders import Loader
+from botocore.loaders import Loader, instance_cache
 from botocore.utils import parse_timestamp
 
 READ: Mapping[str, frozenset[str]] = {
@@ -43,8 +43,13 @@ class ReadingLoader(Loader):
     """Botocore's own loader; one serves every account, so that models are parsed once a process."""
 
     def load_service_model(self, service_name: str, type_name: str, api_version: str | None = None) -> Any:
-        model = super().load_service_model(service_name, type_name, api_version)
-        return _trimmed(model) if (service_name, type_name) == ("ec2", "service-2") else model
+        if (service_name, type_name) == ("ec2", "service-2"):
+            return self._ec2(api_version)
+        return super().load_service_model(service_name, type_name, api_version)
+
+    @instance_cache
+    def _ec2(self, api_version: str | None) -> Any:
+        return _trimmed(super().load_service_model("ec2", "service-2", api_version))
 
 
 def _trimmed(model: Mapping[str, Any]) -> dict[str, Any]:
