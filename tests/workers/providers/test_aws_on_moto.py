@@ -175,15 +175,25 @@ class OnMoto:
         raise NotImplementedError(LACKS[Power.INTERRUPTIONS])
 
 
+def load_one_image(backend: Any) -> None:
+    """In place of all public images, which moto makes anew after each reset, a tenth of a second for each region."""
+    from moto.ec2.models import amis  # noqa: PLC0415 - see `server`
+
+    image = amis.AMIS[0]
+    backend.amis[image["ami_id"]] = amis.Ami(backend, owner_alias="amazon", **image)
+
+
 @pytest.fixture(scope="module")
 def server() -> Iterator[OnMoto]:
     # half a second and 140 MB, which the other tests do without
+    from moto.ec2.models import amis  # noqa: PLC0415
     from moto.ec2.responses import EC2Response  # noqa: PLC0415
     from moto.server import ThreadedMotoServer  # noqa: PLC0415
 
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(amis.AmiBackend, "_load_amis", load_one_image)
         patch.setattr(EC2Response, "describe_placement_groups", lambda _: NO_PLACEMENT_GROUPS, raising=False)
         server.start()
         host, port = server.get_host_and_port()
