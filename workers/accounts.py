@@ -255,8 +255,8 @@ class Accounts:
     def _is_ours(self, name: str, identity: str) -> bool:
         """Pins the identity, or compares it; an account that is back wakes the leases that wait for an offering."""
         with self._database.begin() as connection:
-            before = connection.execute(accounts.account_state(name)).scalar()
-            if connection.execute(accounts.account_ok(name, identity)).first() is None:
+            before = connection.execute(*accounts.account_state(name)).scalar()
+            if connection.execute(*accounts.account_ok(name, identity)).first() is None:
                 return False
             if before in _SET_ASIDE:
                 connection.execute(accounts.wake_queued())

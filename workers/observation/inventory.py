@@ -308,7 +308,7 @@ def _sight_orphans(runtime: Runtime, account: str, region: str, listed: Listed, 
                 about = {"cause": cause, "lease_id": values["lease_id"], "attempt": values["attempt_n"]}
                 log.warning("orphan", account=account, region=region, instance_id=vm_id, **about)
         gone = statements.orphans_gone(account, region, list(causes), listed.unreachable)
-        tell_orphans(connection, connection.execute(gone).all())
+        tell_orphans(connection, connection.execute(*gone).all())
 
 
 def _orphan_values(account: str, region: str, vm: Vm, cause: str, key: Key | None) -> dict[str, Any]:

@@ -5,10 +5,13 @@ from typing import Any
 
 from sqlalchemy import (
     ColumnElement,
+    Text,
     Update,
+    bindparam,
     case,
     cast,
     func,
+    literal,
     not_,
     or_,
     select,
@@ -17,9 +20,14 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import JSONB, Insert, insert
 
+from app.db.core.column_types import Json
+from app.db.core.prepared import Bound
 from app.db.core.statements import AnySelect
 from app.db.schema.tables import account, account_region, attempt, installation, lease
 from app.domain.leases import LIVE_ATTEMPT
+
+_NAMED = bindparam("named", type_=Text)
+_ANSWERED = bindparam("answered", type_=Text)
 
 
 def installation_row() -> AnySelect:
@@ -87,19 +95,22 @@ def ensure_regions(places: Iterable[tuple[str, str]]) -> Insert:
     return insert(account_region).values(rows).on_conflict_do_nothing()
 
 
-def account_ok(name: str, identity: str) -> Update:
-    """The account answered. Its identity is pinned at first use; another one never counts as ok."""
-    return (
-        update(account)
-        .where(account.c.name == name, or_(account.c.identity.is_(None), account.c.identity == identity))
-        .values(
-            identity=identity,
-            state=case((account.c.state == "draining", account.c.state), else_="ok"),
-            last_error=None,
-            checked_at=func.now(),
-        )
-        .returning(account.c.name)
+_OK = (
+    update(account)
+    .where(account.c.name == _NAMED, or_(account.c.identity.is_(None), account.c.identity == _ANSWERED))
+    .values(
+        identity=_ANSWERED,
+        state=case((account.c.state == "draining", account.c.state), else_="ok"),
+        last_error=literal(None, Json),
+        checked_at=func.now(),
     )
+    .returning(account.c.name)
+)
+
+
+def account_ok(name: str, identity: str) -> Bound[Update]:
+    """The account answered. Its identity is pinned at first use; another one never counts as ok."""
+    return Bound(_OK, {"named": name, "answered": identity})
 
 
 def wake_queued() -> Update:
@@ -111,9 +122,12 @@ def wake_queued() -> Update:
     )
 
 
-def account_state(name: str) -> AnySelect:
+_STATE = select(account.c.state).where(account.c.name == _NAMED).with_for_update()
+
+
+def account_state(name: str) -> Bound[AnySelect]:
     """(state), locked until the transaction ends."""
-    return select(account.c.state).where(account.c.name == name).with_for_update()
+    return Bound(_STATE, {"named": name})
 
 
 def account_failed(name: str, state: str, error: Mapping[str, Any]) -> Update:

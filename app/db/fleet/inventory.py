@@ -6,7 +6,25 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-from sqlalchemy import Executable, Table, Update, and_, exists, func, literal, or_, select, text, update
+from sqlalchemy import (
+    ARRAY,
+    Boolean,
+    Executable,
+    Integer,
+    Interval,
+    Table,
+    Text,
+    Update,
+    all_,
+    and_,
+    bindparam,
+    exists,
+    func,
+    or_,
+    select,
+    text,
+    update,
+)
 
 from app.db.core.ids import new_id
 from app.db.core.prepared import Bound
@@ -390,40 +408,51 @@ def lost_before(account: str, region: str, instance_ids: Sequence[str]) -> AnySe
 
 _PROVEN = orphan.c.cause.in_(["ended_lease", "other_attempt"])
 """A row proves that no lease owns the VM any more."""
+_ORPHAN_HERE = (
+    orphan.c.account == bindparam("here_account", type_=Text),
+    orphan.c.region == bindparam("here_region", type_=Text),
+)
 
 
-def orphans_due(account: str, region: str, *, again_after: float, limit: int, rowless_too: bool) -> Update:
+def _orphans_due() -> Update:
+    due = (
+        select(orphan.c.instance_id)
+        .where(
+            *_ORPHAN_HERE,
+            orphan.c.state.in_(["seen", "ending"]),
+            exists().where(installation.c.hold.is_(None), cluster.IS_KNOWN),
+            _PROVEN | and_(bindparam("rowless_too", type_=Boolean), orphan.c.sightings >= 2),
+            (orphan.c.end_after <= func.now()) | (orphan.c.deadline_at <= func.now()),
+            orphan.c.end_requested_at.is_(None)
+            | (orphan.c.end_requested_at < func.now() - bindparam("again_after", type_=Interval)),
+        )
+        .order_by(orphan.c.end_requested_at.asc().nulls_first(), orphan.c.first_seen_at)
+        .limit(bindparam("most", type_=Integer))
+        .with_for_update(skip_locked=True)
+        # a locking CTE runs once; a subquery may run for each row, and its limit then has no effect
+        .cte("due")
+    )
+    return (
+        update(orphan)
+        .where(*_ORPHAN_HERE, orphan.c.instance_id.in_(select(due.c.instance_id)))
+        .values(state="ending", end_requested_at=func.now())
+        .returning(orphan.c.instance_id, orphan.c.cause, orphan.c.sightings)
+    )
+
+
+_ORPHANS_DUE = _orphans_due()
+
+
+def orphans_due(account: str, region: str, *, again_after: float, limit: int, rowless_too: bool) -> Bound[Update]:
     """Takes the orphans to end now: grace over or deadline passed, and proven by a row or seen at least twice.
 
     Takes none while the hold is on, or while the running PostgreSQL cluster is not the known one. An orphan that still
     exists is due again after `again_after` seconds. The orphan with the oldest request comes first, so orphans that
     refuse to end do not delay the others. Returns (instance_id, cause, sightings).
     """
-    due = (
-        select(orphan.c.instance_id)
-        .where(
-            orphan.c.account == account,
-            orphan.c.region == region,
-            orphan.c.state.in_(["seen", "ending"]),
-            exists().where(installation.c.hold.is_(None), cluster.IS_KNOWN),
-            _PROVEN | and_(literal(rowless_too), orphan.c.sightings >= 2),
-            (orphan.c.end_after <= func.now()) | (orphan.c.deadline_at <= func.now()),
-            orphan.c.end_requested_at.is_(None)
-            | (orphan.c.end_requested_at < func.now() - timedelta(seconds=again_after)),
-        )
-        .order_by(orphan.c.end_requested_at.asc().nulls_first(), orphan.c.first_seen_at)
-        .limit(limit)
-        .with_for_update(skip_locked=True)
-        # a locking CTE runs once; a subquery may run for each row, and its limit then has no effect
-        .cte("due")
-    )
-    taken = orphan.c.instance_id.in_(select(due.c.instance_id))
-    return (
-        update(orphan)
-        .where(orphan.c.account == account, orphan.c.region == region, taken)
-        .values(state="ending", end_requested_at=func.now())
-        .returning(orphan.c.instance_id, orphan.c.cause, orphan.c.sightings)
-    )
+    again = timedelta(seconds=again_after)
+    here = {"here_account": account, "here_region": region}
+    return Bound(_ORPHANS_DUE, {**here, "again_after": again, "most": limit, "rowless_too": rowless_too})
 
 
 _END_ASKED = text(
@@ -447,21 +476,24 @@ def end_asked(account: str, region: str, errors: Mapping[str, Mapping[str, Any] 
 _GONE = ("id", "instance_id", "region", "zone", "cause", "lease_id", "first_seen_at", "end_requested_at")
 
 
-def orphans_gone(account: str, region: str, still_alive: Sequence[str], unreachable: Collection[str]) -> Update:
+_ORPHANS_GONE = (
+    update(orphan)
+    .where(
+        *_ORPHAN_HERE,
+        orphan.c.state.in_(["seen", "ending"]),
+        orphan.c.cause != "leftover",
+        orphan.c.instance_id != all_(bindparam("still_alive", type_=ARRAY(Text))),
+        orphan.c.zone != all_(bindparam("unreachable", type_=ARRAY(Text))),
+    )
+    .values(state="gone", gone_at=func.now())
+    .returning(*(orphan.c[name] for name in _GONE))
+)
+
+
+def orphans_gone(account: str, region: str, still_alive: Sequence[str], unreachable: Collection[str]) -> Bound[Update]:
     """Orphans that a complete listing no longer shows alive. The listing does not cover `unreachable` zones.
 
     Returns (id, instance_id, region, zone, cause, lease_id, first_seen_at, end_requested_at).
     """
-    return (
-        update(orphan)
-        .where(
-            orphan.c.account == account,
-            orphan.c.region == region,
-            orphan.c.state.in_(["seen", "ending"]),
-            orphan.c.cause != "leftover",
-            orphan.c.instance_id.not_in(still_alive),
-            orphan.c.zone.not_in(list(unreachable)),
-        )
-        .values(state="gone", gone_at=func.now())
-        .returning(*(orphan.c[name] for name in _GONE))
-    )
+    here = {"here_account": account, "here_region": region}
+    return Bound(_ORPHANS_GONE, {**here, "still_alive": list(still_alive), "unreachable": list(unreachable)})
