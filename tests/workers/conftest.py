@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from botocore.client import ClientCreator
-from botocore.hooks import BaseEventHooks, EventAliaser
+from botocore.hooks import BaseEventHooks, EventAliaser, HierarchicalEmitter
 from starlette import routing
 
 from app.db.core import connections
@@ -63,7 +63,7 @@ def found_once() -> Iterator[None]:
     def worker_login(url: str) -> connections.CurrentLogin:
         return connections.check_connections(url, connections.WORKER_SESSION)
 
-    event_name = cache(EventAliaser(None)._alias_event_name)  # pyrefly: ignore[missing-attribute]  # as above
+    event_name = cache(EventAliaser(HierarchicalEmitter())._alias_event_name)  # pyrefly: ignore[missing-attribute]  # as above
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ClientCreator, "_create_client_class", client_class)
         patch.setattr(EventAliaser, "_alias_event_name", lambda _, name: event_name(name))

@@ -49,7 +49,8 @@ class Workers:
     def __init__(self, make_fleet: Callable[..., Fleet], **settings: Any) -> None:
         self.scripts = Scripted(), Scripted()
         self.first, self.second = (
-            make_fleet(connect_account=script.connect, observe=n == 0, **settings) for n, script in enumerate(self.scripts)
+            make_fleet(connect_account=script.connect, observe=n == 0, **settings)
+            for n, script in enumerate(self.scripts)
         )
         self.second.runtime.accounts.check_identity(ACCOUNT)
         self.before: Any = None
