@@ -1,9 +1,11 @@
 """The API over an in-process transport, on the real database; `operator`, `alice` (admin) and `bob` are its callers."""
 
 import json
+import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import Any
+from types import ModuleType
+from typing import Any, cast
 
 import httpx
 import pytest
@@ -17,6 +19,10 @@ from app.settings import Settings, load_settings
 from tests.databases import ROOT, Databases
 
 MakeSettings = Callable[..., Settings]
+
+# httpx imports it at each request. Python looks for what is not installed in all folders each time: a twentieth of these
+# tests. For a module that is None, Python does not look
+sys.modules.setdefault("sniffio", cast("ModuleType", None))
 
 
 class Caller(httpx.AsyncClient):

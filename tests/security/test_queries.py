@@ -151,12 +151,13 @@ async def test_no_header_is_an_error_of_ours(operator: Caller, ids: dict[str, st
         "orphan_id": "orphan_01h455vb4pex5vsknk084sn02q",
         "name": "main",
     }
-    for one in OPERATIONS:
-        for value in (b"", b"\xff\xfe", b"*", b'"', b"x" * 4000, b'W/"a", "b"', b"a;b=c"):
-            for headers in (dict.fromkeys(HEADERS, value), {b"Authorization": value}):
-                answer = await operator.request(one.method, one.url(every), headers=headers)
-                assert answer.status_code < 500, (one.id, value, answer.text)
-                assert answer.headers["x-request-id"].isascii()
+    for value in (b"", b"\xff\xfe", b"*", b'"', b"x" * 4000, b'W/"a", "b"', b"a;b=c"):
+        # test_doors.py shows that a wrong key gets the same answer on every route
+        assert (await operator.get("/v1/me", headers={b"Authorization": value})).status_code == 401
+        for one in OPERATIONS:
+            answer = await operator.request(one.method, one.url(every), headers=dict.fromkeys(HEADERS, value))
+            assert answer.status_code < 500, (one.id, value, answer.text)
+            assert answer.headers["x-request-id"].isascii()
 
 
 async def test_no_time_that_a_calendar_does_not_have_is_an_error_of_ours(alice: Caller) -> None:
