@@ -6,6 +6,7 @@ import secrets
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, LiteralString
 from urllib.parse import urlsplit, urlunsplit
 
@@ -60,8 +61,8 @@ def alembic(url: str, name: str, *arguments: str) -> str:
     return said.getvalue()
 
 
-@pytest.fixture
-def url(postgres_server: str) -> Iterator[str]:
+@contextmanager
+def empty_database(postgres_server: str) -> Iterator[str]:
     """An empty database, owned by a role that may make roles and is no superuser, as in production."""
     name = f"gpulease_test_{os.getpid()}_{secrets.token_hex(3)}"
     password = secrets.token_hex(16)
@@ -80,6 +81,21 @@ def url(postgres_server: str) -> Iterator[str]:
         admin.execute(sql.SQL("DROP ROLE {}").format(role))
 
 
+@pytest.fixture
+def url(postgres_server: str) -> Iterator[str]:
+    """The database is empty."""
+    with empty_database(postgres_server) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def newest(postgres_server: str) -> Iterator[str]:
+    """All migrations went over the database. Nobody changes it."""
+    with empty_database(postgres_server) as made:
+        alembic(made, "upgrade", "head")
+        yield made
+
+
 def rows(url: str, statement: str) -> list[tuple[object, ...]]:
     with psycopg.connect(url) as connection:
         return connection.execute(statement.encode()).fetchall()
@@ -94,17 +110,15 @@ def identity(url: str) -> tuple[object, ...]:
     return row
 
 
-def test_up_on_an_empty_database_agrees_with_the_models(url: str) -> None:
-    alembic(url, "upgrade", "head")
-    assert "No new upgrade operations detected" in alembic(url, "check")
-    assert tables(url) == set(metadata.tables) | {"alembic_version"}
+def test_up_on_an_empty_database_agrees_with_the_models(newest: str) -> None:
+    assert "No new upgrade operations detected" in alembic(newest, "check")
+    assert tables(newest) == set(metadata.tables) | {"alembic_version"}
 
 
-def test_up_again_changes_nothing(url: str) -> None:
-    alembic(url, "upgrade", "head")
-    before = identity(url)
-    alembic(url, "upgrade", "head")
-    assert identity(url) == before
+def test_up_again_changes_nothing(newest: str) -> None:
+    before = identity(newest)
+    alembic(newest, "upgrade", "head")
+    assert identity(newest) == before
 
 
 def test_down_to_the_base_leaves_no_table_and_up_works_again(url: str) -> None:
@@ -221,6 +235,5 @@ def test_two_hosts_that_migrate_at_once_both_succeed(url: str) -> None:
     assert tables(url) == set(metadata.tables) | {"alembic_version"}
 
 
-def test_two_installations_are_never_the_same(url: str, database_url: str) -> None:
-    alembic(url, "upgrade", "head")
-    assert set(identity(url)).isdisjoint(identity(database_url))
+def test_two_installations_are_never_the_same(newest: str, database_url: str) -> None:
+    assert set(identity(newest)).isdisjoint(identity(database_url))

@@ -3,6 +3,7 @@
 import os
 import secrets
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, LiteralString
@@ -17,7 +18,9 @@ from app.db.core.logins import ensure_login, login_for, read_cluster
 from app.server.main import run
 
 API, WORKER = "GPULEASE_API_PASSWORD", "GPULEASE_WORKER_PASSWORD"
+DATABASE = "GPULEASE_DATABASE_URL"
 HARD = "p@ss/w:or#d '\"%41"
+PASSWORDS = {API: HARD, WORKER: HARD + "2"}
 SESSIONS = [API_SESSION, WORKER_SESSION]
 STATE: LiteralString = """
     SELECT current_user, current_setting('statement_timeout'), current_setting('idle_in_transaction_session_timeout'),
@@ -48,8 +51,8 @@ class Place:
                 admin.execute(statement.encode())
 
 
-@pytest.fixture
-def place(postgres_server: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
+@contextmanager
+def new_place(postgres_server: str) -> Iterator[Place]:
     name, password = f"gpulease_test_{os.getpid()}_{secrets.token_hex(3)}", secrets.token_hex(16)
     role = sql.Identifier(name)
     with psycopg.connect(postgres_server, autocommit=True) as admin:
@@ -61,7 +64,6 @@ def place(postgres_server: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pla
             admin.execute(sql.SQL("GRANT {} TO {} WITH ADMIN OPTION").format(sql.Identifier(group), role))
     parts = urlsplit(postgres_server)
     url = urlunsplit(parts._replace(netloc=f"{name}:{password}@{parts.netloc.rpartition('@')[2]}", path=f"/{name}"))
-    monkeypatch.setenv("GPULEASE_DATABASE_URL", url)
     yield Place(postgres_server, url, name)
     with psycopg.connect(postgres_server, autocommit=True) as admin:
         admin.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(role))
@@ -70,32 +72,44 @@ def place(postgres_server: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pla
 
 
 @pytest.fixture
+def place(postgres_server: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
+    with new_place(postgres_server) as made:
+        monkeypatch.setenv(DATABASE, made.url)
+        yield made
+
+
+@pytest.fixture
 def passwords(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(API, HARD)
-    monkeypatch.setenv(WORKER, HARD + "2")
+    for name, password in PASSWORDS.items():
+        monkeypatch.setenv(name, password)
 
 
-@pytest.mark.usefixtures("passwords")
-def test_each_login_has_its_role_and_time_outs_before_its_first_statement(place: Place) -> None:
-    assert run(["migrate"]) == 0
-    with place.open("api", HARD) as connection:
+@pytest.fixture(scope="module")
+def migrated(postgres_server: str) -> Iterator[Place]:
+    """`migrate` made the schema and both logins. Nobody changes them."""
+    with new_place(postgres_server) as made, pytest.MonkeyPatch.context() as patch:
+        for name, value in {DATABASE: made.url, **PASSWORDS}.items():
+            patch.setenv(name, value)
+        assert run(["migrate"]) == 0
+        patch.undo()
+        yield made
+
+
+def test_each_login_has_its_role_and_time_outs_before_its_first_statement(migrated: Place) -> None:
+    with migrated.open("api", HARD) as connection:
         assert connection.execute(STATE).fetchone() == ("gpulease_api", "15s", "30s", "UTC")
-    with place.open("worker", HARD + "2") as connection:
+    with migrated.open("worker", HARD + "2") as connection:
         assert connection.execute(STATE).fetchone() == ("gpulease_worker", "1min", "30s", "UTC")
 
 
-@pytest.mark.usefixtures("passwords")
 @pytest.mark.parametrize(("settings", "suffix", "end"), [(API_SESSION, "api", ""), (WORKER_SESSION, "worker", "2")])
-def test_no_login_has_a_right_too_many(place: Place, settings: SessionSettings, suffix: str, end: str) -> None:
-    assert run(["migrate"]) == 0
-    url = place.login_url(suffix).replace("_login@", f"_login:{quote(HARD + end, safe='')}@")
+def test_no_login_has_a_right_too_many(migrated: Place, settings: SessionSettings, suffix: str, end: str) -> None:
+    url = migrated.login_url(suffix).replace("_login@", f"_login:{quote(HARD + end, safe='')}@")
     assert check_connections(url, settings).excess == ()
 
 
-@pytest.mark.usefixtures("passwords")
-def test_the_api_s_login_can_neither_read_secrets_nor_become_a_worker(place: Place) -> None:
-    assert run(["migrate"]) == 0
-    with place.open("api", HARD) as connection:
+def test_the_api_s_login_can_neither_read_secrets_nor_become_a_worker(migrated: Place) -> None:
+    with migrated.open("api", HARD) as connection:
         for statement in (
             "SELECT params FROM attempt",
             "SELECT token_key FROM installation",
@@ -135,10 +149,9 @@ class Recording(psycopg.Cursor[Any]):
         return self
 
 
-def test_no_statement_holds_the_password(place: Place) -> None:
+def test_no_statement_holds_the_password(migrated: Place) -> None:
     """Statements stand in PostgreSQL's log and in its statistics."""
-    assert run(["migrate"]) == 0
-    with psycopg.connect(place.url, cursor_factory=Recording) as connection:
+    with psycopg.connect(migrated.url, cursor_factory=Recording) as connection:
         ensure_login(connection, login_for(read_cluster(connection), API_SESSION, HARD))
     assert [statement for statement in Recording.sent if "SCRAM-SHA-256" in statement]
     assert not [statement for statement in Recording.sent if HARD[:4] in statement]
@@ -173,7 +186,7 @@ def test_a_database_whose_name_leaves_no_room_for_the_login_s_is_refused(
 ) -> None:
     name = "gpulease_" + "x" * 50
     place.administer(f'CREATE DATABASE {name} OWNER "{place.name}"')
-    monkeypatch.setenv("GPULEASE_DATABASE_URL", urlunsplit(urlsplit(place.url)._replace(path=f"/{name}")))
+    monkeypatch.setenv(DATABASE, urlunsplit(urlsplit(place.url)._replace(path=f"/{name}")))
     assert run(["migrate"]) == 2
     assert "too long" in capsys.readouterr().err
     place.administer(f"DROP DATABASE {name}")
