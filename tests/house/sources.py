@@ -20,9 +20,13 @@ def tracked_files() -> tuple[Path, ...]:
 def imports_below(folder: str) -> Iterator[tuple[str, str]]:
     """(file, imported module) for every import statement below `folder`, wherever in the file it stands."""
     for path in sorted((ROOT / folder).rglob("*.py")):
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-        for node in ast.walk(tree):
-            yield from ((str(path.relative_to(ROOT)), name) for name in _imported(node))
+        yield from ((str(path.relative_to(ROOT)), name) for name in _imports(path))
+
+
+@cache
+def _imports(path: Path) -> tuple[str, ...]:
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    return tuple(name for node in ast.walk(tree) for name in _imported(node))
 
 
 def _imported(node: ast.AST) -> list[str]:

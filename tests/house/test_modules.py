@@ -5,6 +5,8 @@ from collections.abc import Iterator, Mapping
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
+import pytest
+
 from tests.durations import SECONDS
 from tests.house.sources import ROOT, tracked_files
 
@@ -31,22 +33,28 @@ LONGER: Mapping[str, str] = {
 """What is longer all the same, and why."""
 
 
-def sources() -> Iterator[tuple[str, ast.Module, int]]:
-    """(path, syntax tree, lines) of every module of the program and of the simulator."""
-    for path in tracked_files():
-        name = str(path.relative_to(ROOT))
-        if path.suffix == ".py" and name.startswith(("app/", "workers/", "cloudsim/")):
-            text = path.read_text(encoding="utf-8")
-            yield name, ast.parse(text), text.count("\n")
+Source = tuple[str, ast.Module, int]
+"""(path, syntax tree, lines)."""
+
+
+@pytest.fixture(scope="module")
+def sources() -> list[Source]:
+    """Every module of the program and of the simulator."""
+    texts = {
+        name: path.read_text(encoding="utf-8")
+        for path in tracked_files()
+        if path.suffix == ".py" and (name := str(path.relative_to(ROOT))).startswith(("app/", "workers/", "cloudsim/"))
+    }
+    return [(name, ast.parse(text), text.count("\n")) for name, text in texts.items()]
 
 
 def test_the_files_that_take_long_exist() -> None:
     assert [name for name in SECONDS if not (ROOT / name).is_file()] == []
 
 
-def test_modules_and_functions_are_short_or_say_why_not() -> None:
+def test_modules_and_functions_are_short_or_say_why_not(sources: list[Source]) -> None:
     longer = set()
-    for name, tree, lines in sources():
+    for name, tree, lines in sources:
         if lines > LONGEST_MODULE:
             longer.add(name)
         for node in ast.walk(tree):
@@ -56,11 +64,11 @@ def test_modules_and_functions_are_short_or_say_why_not() -> None:
     assert longer == LONGER.keys()
 
 
-def test_no_import_leads_back() -> None:
+def test_no_import_leads_back(sources: list[Source]) -> None:
     """Imports within functions and for type checkers alone do not count."""
-    modules = {name.removesuffix(".py").replace("/", ".").removesuffix(".__init__") for name, *_ in sources()}
+    modules = {name.removesuffix(".py").replace("/", ".").removesuffix(".__init__") for name, *_ in sources}
     graph: dict[str, set[str]] = {}
-    for name, tree, _ in sources():
+    for name, tree, _ in sources:
         module = name.removesuffix(".py").replace("/", ".").removesuffix(".__init__")
         graph[module] = {found for found in _imported(tree, modules) if found != module}
     try:
