@@ -4,7 +4,7 @@ A command's function takes a `Session`, the fields of any dataclass of options, 
 flat list. Several commands can therefore share one group of options.
 
 A start of the program uses one command of nearly ninety. Typer takes half a millisecond for the options of each, so they
-are put together when the command is used: a quarter of the time of a short command.
+are put together when the command is used: a quarter of the time of a short command (tests/cli/test_command.py).
 """
 
 import inspect
