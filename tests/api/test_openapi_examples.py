@@ -59,6 +59,8 @@ def test_examples_of_responses_are_as_declared(spec: dict[str, Any]) -> None:
         content = main_response(operation).get("content", {}).get("application/json")
         if content is not None:
             check(spec, content["schema"], content["example"], operation["operationId"])
+    for header in spec["components"]["headers"].values():
+        jsonschema.validate(header["example"], header["schema"])
 
 
 def check(spec: dict[str, Any], schema: dict[str, Any], value: Any, name: str) -> None:
