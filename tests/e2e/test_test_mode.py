@@ -14,7 +14,7 @@ from tests.databases import ROOT
 from tests.e2e.cloud import Cloud
 from tests.e2e.people import Tenant
 from tests.e2e.stack import PATIENCE, Stack
-from tools.clients import write_python
+from tests.made_once import python_client
 
 PAGE = (ROOT / "docs" / "howto" / "test-mode.md").read_text(encoding="utf-8")
 SEVERAL_LEASES = 4 * PATIENCE
@@ -45,16 +45,17 @@ def run(argv: list[str], folder: Path, given: dict[str, str]) -> str:
 
 
 @pytest.mark.timeout(SEVERAL_LEASES + 60)
-def test_the_page_works_as_it_stands(tenant: Tenant, stack: Stack, cloud: Cloud, tmp_path: Path) -> None:
+def test_the_page_works_as_it_stands(
+    tenant: Tenant, stack: Stack, cloud: Cloud, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     start, controls = blocks("sh")
     # tests/local/test_stack.py starts a stack for a command; here the command runs against the stack of these tests
     command = shlex.split(start)
     command = command[command.index("--") + 1 :]
-    client, project = tmp_path / "client", tmp_path / "project"
-    write_python(client)
+    project = tmp_path / "project"
     project.mkdir()
     (project / "test_training.py").write_text(blocks("python")[0])
-    given = environment(tenant, stack, client)
+    given = environment(tenant, stack, python_client(tmp_path_factory))
     run(["/bin/bash", "-euo", "pipefail", "-c", controls], project, given)
     assert "4 passed" in run(command, project, given)
     ended = [tenant.wait(lease["id"], "released", "failed") for lease in tenant.leases()]

@@ -12,19 +12,18 @@ from types import ModuleType
 import pytest
 
 from app.db.core.ids import new_id
+from tests import made_once
 from tests.api.conftest import MakeSettings
 from tests.api.fleet import Fleet
 from tests.api.test_event_stream import Running, running
-from tools.clients import build_python, build_typescript, write_python, write_typescript
+from tools.clients import build_python, build_typescript, write_typescript
 from tools.installed_clients import install_python, install_typescript
 
 
 @pytest.fixture(scope="session")
 def python_client(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the package `gpulease_client`, from which a wheel can be built."""
-    folder = tmp_path_factory.mktemp("python") / "client"
-    write_python(folder)
-    return folder
+    return made_once.python_client(tmp_path_factory)
 
 
 @pytest.fixture(scope="session")
