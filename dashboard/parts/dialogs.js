@@ -24,12 +24,19 @@ export function say(text, tone = "good") {
   setTimeout(() => dismiss(one), SHOWN_MS);
 }
 
+/** At the end of a session: the next one begins without the dialog and the messages of this one. */
+function forget() {
+  question.set(null);
+  messages.set([]);
+}
+
 function dismiss(one) {
   messages.set(messages.get().filter((other) => other !== one));
 }
 
 export function Dialogs() {
   const asked = question.use();
+  useLayoutEffect(() => forget, []);
   return html`${asked && html`<${Question} key=${asked.title} asked=${asked} />`}<${Messages} />`;
 }
 

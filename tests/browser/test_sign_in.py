@@ -47,13 +47,23 @@ def test_a_tenant_sees_its_own_and_asks_for_nothing_else(visitor: Visitor, tenan
 
 
 def test_a_revoked_key_ends_the_session_with_a_word(visitor: Visitor, tenant: Tenant) -> None:
-    made = tenant.http.post(f"/v1/tenants/{tenant.id}/keys", json={"name": "short", "role": "viewer"}).json()
+    """The next session of the tab begins without the dialog and the messages of this one."""
+    made = tenant.http.post(f"/v1/tenants/{tenant.id}/keys", json={"name": "short", "role": "admin"}).json()
+    page = visitor.page
     visitor.sign_in(made["secret"])
     visitor.go("quotas")
-    expect(visitor.page.get_by_role("main")).to_contain_text("0 of 16")
+    expect(page.get_by_role("main")).to_contain_text("0 of 16")
+    visitor.go("budgets")
+    visitor.settled()
+    page.get_by_role("button", name="Create a budget").click()
+    expect(page.get_by_role("dialog")).to_be_visible()
+    page.evaluate("import(new URL('parts/dialogs.js', document.baseURI)).then(dialogs => dialogs.say('Done.'))")
     tenant.http.delete(f"/v1/keys/{made['id']}").raise_for_status()
-    expect(visitor.page.get_by_text("The API rejects your key")).to_be_visible()
-    assert visitor.page.evaluate("sessionStorage.length") == 0
+    expect(page.get_by_text("The API rejects your key")).to_be_visible()
+    assert page.evaluate("sessionStorage.length") == 0
+    visitor.sign_in(tenant.key)
+    expect(page.get_by_role("dialog")).to_have_count(0)
+    expect(page.get_by_text("Done.")).to_have_count(0)
     visitor.forgive("status of 401")
 
 
