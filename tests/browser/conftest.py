@@ -1,11 +1,11 @@
-"""One stack and one Chromium for all of these tests; each has a tenant and a tab of its own."""
+"""One stack and one Chromium for all of these tests; each has a tenant of its own, and a tab where nobody is signed in."""
 
 from collections.abc import Iterator
 
 import pytest
 from playwright.sync_api import Browser, sync_playwright
 
-from tests.browser.visitor import Visitor
+from tests.browser.visitor import Tabs, Visitor
 from tests.e2e.people import Operator, Tenant
 from tests.e2e.sharing import named_after, sharing
 from tests.e2e.stack import Stack
@@ -44,9 +44,16 @@ def tenant(request: pytest.FixtureRequest, operator: Operator) -> Iterator[Tenan
         made.release_all()
 
 
+@pytest.fixture(scope="package")
+def tabs(chromium: Browser, stack: Stack) -> Iterator[Tabs]:
+    """Those of the dashboard."""
+    found = Tabs(chromium, stack.credentials.api_url)
+    yield found
+    found.close()
+
+
 @pytest.fixture
-def visitor(chromium: Browser, stack: Stack) -> Iterator[Visitor]:
+def visitor(tabs: Tabs) -> Iterator[Visitor]:
     """Somebody at the sign-in page. Afterwards the browser must have had nothing to complain of."""
-    with Visitor.arriving(chromium, stack.credentials.api_url) as somebody:
+    with tabs.visitor() as somebody:
         yield somebody
-        somebody.must_have_no_complaints()

@@ -52,6 +52,7 @@ def test_no_plan_is_requested_while_the_lease_is_created(visitor: Visitor, tenan
     """The plan of a request whose name the new lease has taken would be refused."""
     page = visitor.page
     page.clock.install()
+    visitor.leaves_a_trace = True
 
     def answered_late(route: Route) -> None:
         answer = route.fetch()
@@ -131,6 +132,7 @@ def test_a_stored_key_is_offered_and_used(visitor: Visitor, tenant: Tenant) -> N
     page = visitor.page
     visitor.sign_in(tenant.key)
     visitor.go("keys")
+    visitor.settled()
     page.get_by_role("button", name="Add an SSH key").click()
     fill(page, Name="laptop", Public_key=SSH_KEY)
     page.get_by_role("button", name="Add", exact=True).click()

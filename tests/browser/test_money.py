@@ -181,6 +181,7 @@ def test_a_key_gets_a_budget(visitor: Visitor, tenant: Tenant) -> None:
     page = visitor.page
     visitor.sign_in(tenant.key)
     visitor.go("keys")
+    visitor.settled()
     page.get_by_role("button", name="Create a key").click()
     page.get_by_label("Name", exact=True).fill("agent")
     page.get_by_label(re.compile("^Budget for")).fill("5.00")

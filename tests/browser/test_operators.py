@@ -32,6 +32,7 @@ def test_an_account_is_cordoned_and_opened(visitor: Visitor, operator: Operator,
     name = operator.account()["name"]
     visitor.sign_in(stack.credentials.operator_key)
     visitor.go("accounts")
+    visitor.settled()
     page.get_by_role("button", name=f"Cordon {name}").click()
     page.get_by_role("button", name="Cordon", exact=True).click()
     try:
@@ -71,6 +72,7 @@ def test_a_key_is_created_shown_once_and_revoked(visitor: Visitor, tenant: Tenan
     page = visitor.page
     visitor.sign_in(stack.credentials.operator_key)
     visitor.go(f"tenants/{tenant.id}")
+    visitor.settled()
     page.get_by_role("button", name="Create a key").click()
     page.get_by_label("Name", exact=True).fill("pipeline")
     page.get_by_label(re.compile("^viewer")).check()

@@ -1,20 +1,23 @@
-"""Somebody who looks at the dashboard: a tab of its own, and an ear for what the browser complains of."""
+"""Somebody who looks at the dashboard: a tab, and an ear for what the browser complains of."""
 
 import json
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
-from playwright.sync_api import Browser, Locator, Page, Response, expect
+from playwright.sync_api import Browser, Locator, Page, Request, Response, ViewportSize, expect
 
+from app.local.waiting import wait_until
 from tests.databases import ROOT
 from tests.e2e.stack import PATIENCE
 
 PATIENCE_MS = PATIENCE * 1000
+PATIENCE_OF_LEAVING = 15.0
+"""Seconds; the page itself waits for ten. Afterwards the next visitor has a new tab."""
 PICTURES = os.environ.get("GPULEASE_SCREENSHOTS")
 
 
@@ -34,6 +37,54 @@ _CUT_OFF = """() => {
 }"""
 """The texts that reach beyond their panel or the window."""
 
+_GO = """address => new Promise(done => {
+    const before = location.hash;
+    addEventListener("hashchange", done, { once: true });
+    location.hash = address;
+    if (location.hash === before) done();
+})"""
+"""Ends when the view is rendered: the page hears of the change before."""
+
+SIZE: ViewportSize = {"width": 1366, "height": 850}
+
+
+class Tabs:
+    """A tab for each visitor: that of the one before, who has signed out, or a new one in a profile of its own.
+
+    To load the page costs a second of CPU time.
+    """
+
+    def __init__(self, browser: Browser, api_url: str) -> None:
+        self._browser = browser
+        self._url = f"{api_url}/dashboard"
+        self._free: Page | None = None
+
+    @contextmanager
+    def visitor(self) -> Iterator["Visitor"]:
+        """At the sign-in page. Afterwards the browser must have had nothing to complain of."""
+        page, self._free = self._free or self._new(), None
+        visitor = Visitor(page, self._url)
+        try:
+            yield visitor
+            visitor.must_have_no_complaints()
+            if visitor.leave():
+                self._free = page
+        finally:
+            if self._free is None:
+                page.context.close()
+
+    def close(self) -> None:
+        if self._free is not None:
+            self._free.context.close()
+
+    def _new(self) -> Page:
+        context = self._browser.new_context(viewport=SIZE, reduced_motion="reduce")
+        context.set_default_timeout(PATIENCE_MS)
+        expect.set_options(timeout=PATIENCE_MS)
+        page = context.new_page()
+        page.goto(self._url)
+        return page
+
 
 class Visitor:
     """`complaints` are console errors and uncaught exceptions; violations of the page's policy are among them."""
@@ -43,23 +94,48 @@ class Visitor:
         self.url = url
         self.complaints: list[str] = []
         self.answers: list[tuple[str, int]] = []
-        page.on("console", lambda message: self.complaints.append(message.text) if message.type == "error" else None)
-        page.on("pageerror", lambda error: self.complaints.append(str(error)))
-        page.on("response", self._note)
+        self.leaves_a_trace = False
+        """Set by a test after which nobody else shall use the tab, such as one that changed its clock."""
+        self._under_way: set[Request] = set()
+        self._ears: dict[str, Callable[[Any], None]] = {
+            "console": lambda message: self.complaints.append(message.text) if message.type == "error" else None,
+            "pageerror": lambda error: self.complaints.append(str(error)),
+            "response": self._note,
+            "request": self._begin,
+            "requestfinished": self._end,
+            "requestfailed": self._end,
+        }
+        for event, ear in self._ears.items():
+            page.on(event, ear)  # type: ignore[call-overload]
 
-    @classmethod
-    @contextmanager
-    def arriving(cls, browser: Browser, api_url: str) -> Iterator[Self]:
-        """At the sign-in page, in a profile of its own."""
-        context = browser.new_context(viewport={"width": 1366, "height": 850}, reduced_motion="reduce")
-        context.set_default_timeout(PATIENCE_MS)
-        expect.set_options(timeout=PATIENCE_MS)
-        visitor = cls(context.new_page(), f"{api_url}/dashboard")
-        visitor.page.goto(visitor.url)
-        try:
-            yield visitor
-        finally:
-            context.close()
+    def leave(self) -> bool:
+        """Signs out. Whether the tab is as it was: at the sign-in page, with nothing kept, open or under way."""
+        page = self.page
+        if self.leaves_a_trace or page.locator("dialog").count():
+            return False
+        page.unroute_all(behavior="wait")
+        page.set_viewport_size(SIZE)
+        page.emulate_media(color_scheme="null", reduced_motion="reduce")
+        self.go("")
+        button = page.get_by_role("button", name="Sign out")
+        if button.count():
+            button.click()
+        expect(page.get_by_label("API key")).to_be_visible()
+        clean = bool(page.evaluate("sessionStorage.length + localStorage.length === 0")) and self._is_quiet()
+        for event, ear in self._ears.items():
+            page.remove_listener(event, ear)
+        return clean
+
+    def _begin(self, request: Request) -> None:
+        self._under_way.add(request)
+
+    def _end(self, request: Request) -> None:
+        self._under_way.discard(request)
+
+    def _is_quiet(self) -> bool:
+        """Whether every request ends: a late answer would be counted as one to the next visitor."""
+        # a call to the page is when the events of the browser are heard
+        return wait_until(lambda: self.page.evaluate("true") and not self._under_way, timeout=PATIENCE_OF_LEAVING)
 
     def sign_in(self, key: str) -> None:
         self.page.get_by_label("API key").fill(key)
@@ -67,8 +143,8 @@ class Visitor:
         expect(self.page.get_by_role("navigation", name="Views")).to_be_visible()
 
     def go(self, place: str) -> None:
-        """To `leases?state=active` and the like, without loading the page anew."""
-        self.page.evaluate("address => { location.hash = address }", f"#/{place}")
+        """To `leases?state=active` and the like, without loading the page anew. Its data may still be to come."""
+        self.page.evaluate(_GO, f"#/{place}")
 
     def row(self, name: str) -> Locator:
         """The line of a lease in a list."""
@@ -83,7 +159,7 @@ class Visitor:
         self.page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
 
     def settled(self) -> None:
-        """The view has its data: no place holder is left."""
+        """The view has its data: no place holder is left. Data that arrive move buttons away from under a press."""
         expect(self.page.locator(".bone")).to_have_count(0)
 
     def asked(self, pattern: str) -> list[int]:
