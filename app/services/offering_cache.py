@@ -161,8 +161,8 @@ class OfferingCache:
         measured = await self._measured.get()
         async with self._database.transaction(None, read_only=True) as connection:
             as_of = (await connection.execute(select(func.now()))).scalar_one()
-            rows = (await connection.execute(offerings.candidates())).all()
-            reserved = (await connection.execute(reservations.candidates())).all()
+            rows = (await connection.execute(*offerings.candidates())).all()
+            reserved = (await connection.execute(*reservations.candidates())).all()
             regions: Sequence[Any] = (await connection.execute(accounts.configured_regions())).mappings().all()
         listed = (offerings.offering_from_row(row) for row in rows)
         every = (*listed, *map(reservations.reserved_offering, reserved))

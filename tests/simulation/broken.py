@@ -231,8 +231,8 @@ _LASTING = dict.fromkeys(
 BROKEN: tuple[tuple[Break, int, dict[str, float]], ...] = (
     (a_fresh_token_each_call, 25, {"lost_after": 0.3}),
     (a_fresh_token_for_each_call_of_a_batch, 16, {"lost_after": 0.3, "bursts": 1.0}),
-    (slots_in_the_order_of_the_answer, 1, {"partial": 0.6, "bursts": 1.0}),
-    (the_first_ready_member_forms_the_group, 4, {"groups": 1.0}),
+    (slots_in_the_order_of_the_answer, 73, {"partial": 0.6, "bursts": 1.0}),
+    (the_first_ready_member_forms_the_group, 62, {"groups": 1.0}),
     (the_next_pool_before_the_last_one_is_empty, 4, {"groups": 1.0, "scarce": 1.0}),
     (the_call_before_its_row, 0, {"killed": 0.004}),
     (an_empty_listing_is_believed, 0, {"truncated": 0.2}),

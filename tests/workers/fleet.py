@@ -11,10 +11,10 @@ from typing import Any
 
 import boto3
 import pytest
-from sqlalchemy import bindparam, delete, func, insert, select, text, update
+from sqlalchemy import Interval, bindparam, delete, func, insert, select, text, update
 
 from app.db.core.ids import new_id
-from app.db.core.prepared import Bound
+from app.db.core.prepared import Bound, plain, setting
 from app.db.leases import claims
 from app.db.leases.transitions import request_end
 from app.db.operations.ops import LIFT_HOLD, adopt_orphans
@@ -77,6 +77,13 @@ LEAST: Amounts = {"gpus": Decimal(1), "leases": Decimal(1)}
 """What admission reserves where the catalogue has no candidate yet, or a test wants no more."""
 
 
+_STORED = ("id", "tenant_id", "name", "labels", "request", "on_interruption", "minimum_claim")
+_CREATE = insert(lease).values(
+    **setting(lease, tuple((name, None) for name in _STORED)),
+    expires_at=func.now() + bindparam("ttl", type_=Interval),
+    wait_until=func.now() + bindparam("wait", type_=Interval),
+)
+_NOW = select(func.now())
 _LEASE = select(lease).where(lease.c.id == bindparam("of"))
 _ATTEMPTS = select(attempt).where(attempt.c.lease_id == bindparam("of")).order_by(attempt.c.n)
 
@@ -135,19 +142,17 @@ class Fleet:
         with self.runtime.database.begin() as connection:
             connection.execute(quotas.ensure_rows(self.tenant_id, least))
             assert connection.execute(quotas.admit(self.tenant_id, least)).scalar_one(), "the quota leaves no room"
-            connection.execute(
-                insert(lease).values(
-                    id=lease_id,
-                    tenant_id=self.tenant_id,
-                    name=request["name"],
-                    labels=request["labels"],
-                    request=request,
-                    on_interruption=request.get("on_interruption", "end"),
-                    minimum_claim={name: str(amount) for name, amount in least.items()},
-                    expires_at=text(f"now() + interval '{ttl} seconds'"),
-                    wait_until=text(f"now() + interval '{request['wait_seconds']} seconds'"),
-                )
-            )
+            row = {
+                "id": lease_id,
+                "tenant_id": self.tenant_id,
+                "name": request["name"],
+                "labels": request["labels"],
+                "request": request,
+                "on_interruption": request.get("on_interruption", "end"),
+                "minimum_claim": {name: str(amount) for name, amount in least.items()},
+            }
+            spans = {"ttl": timedelta(seconds=ttl), "wait": timedelta(seconds=request["wait_seconds"])}
+            connection.execute(_CREATE, {**plain(row), **spans})
             connection.execute(quotas.remember(self.tenant_id, lease_id, least))
             if script is not None:
                 values = {"lease_id": lease_id, "tenant_id": self.tenant_id, "startup_script": script}
@@ -245,7 +250,7 @@ class Fleet:
 
     def now(self) -> datetime:
         """By the database's clock."""
-        at: datetime = self.runtime.database.all(select(func.now()))[0][0]
+        at: datetime = self.runtime.database.all(Bound(_NOW, {}))[0][0]
         return at
 
     def cooling(self) -> list[tuple[Any, ...]]:

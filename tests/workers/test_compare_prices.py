@@ -27,7 +27,7 @@ def fleet(make_fleet: Callable[..., Fleet]) -> Fleet:
 
 def rows(fleet: Fleet, market: str = "on_demand", name: str = "p4d.24xlarge") -> list[Any]:
     here = (offering.c.market == market, offering.c.instance_type == name)
-    return fleet.runtime.database.all(candidates().where(*here).order_by(offering.c.zone))
+    return fleet.runtime.database.all(candidates().statement.where(*here).order_by(offering.c.zone))
 
 
 def shown(fleet: Fleet, market: str = "on_demand") -> set[tuple[Decimal | None, str | None, PriceStatus]]:

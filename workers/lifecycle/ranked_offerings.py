@@ -9,7 +9,6 @@ from typing import Any
 
 from sqlalchemy import Row
 
-from app.db.core.prepared import Bound
 from app.db.fleet import offerings, reservations
 from app.db.fleet.offerings import offering_from_row
 from app.domain.offerings import Offering
@@ -54,9 +53,9 @@ class RankedOfferings:
 
     def _read(self) -> tuple[Offering, ...]:
         if self._monotonic() - self._read_at >= self._seconds:
-            rows = self._database.all(Bound(offerings.candidates(), {}))
+            rows = self._database.all(offerings.candidates())
             self._rows = {key: self._parsed(key, row) for key, row in zip(map(_key, rows), rows, strict=True)}
-            reserved = self._database.all(Bound(reservations.candidates(), {}))
+            reserved = self._database.all(reservations.candidates())
             self._offerings = (
                 *(offering for _, offering in self._rows.values()),
                 *map(reservations.reserved_offering, reserved),

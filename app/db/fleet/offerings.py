@@ -153,12 +153,6 @@ def forget_unoffered(name: str, region: str) -> Delete:
     )
 
 
-@cache
-def candidates() -> AnySelect:
-    """Every offering with its account's state, for placement, in the order of the keys. `offering_from_row` converts a row."""
-    return with_account(offering).order_by(*_KEY)
-
-
 def with_account(table: Table) -> AnySelect:
     """The rows of `table`, which has columns `account` and `region`, with the state of their account and region.
 
@@ -195,6 +189,14 @@ def with_account(table: Table) -> AnySelect:
 def _part(prices: Any, part: str, table: Table, instance_type: ColumnElement[str]) -> ColumnElement[bool]:
     here = (prices.c.account == table.c.account, prices.c.region == table.c.region)
     return and_(*here, prices.c.part == part, prices.c.instance_type == instance_type)
+
+
+_CANDIDATES = with_account(offering).order_by(*_KEY)
+
+
+def candidates() -> Bound[AnySelect]:
+    """Every offering with its account's state, for placement, in the order of the keys. `offering_from_row` converts a row."""
+    return Bound(_CANDIDATES, {})
 
 
 _USABLE = ("ok", "unchecked")

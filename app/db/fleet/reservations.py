@@ -6,7 +6,6 @@ VMs is older than the newest attempts, so those that it cannot contain yet are s
 
 from collections.abc import Mapping
 from datetime import datetime
-from functools import cache
 from typing import Any
 
 from sqlalchemy import (
@@ -28,6 +27,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import JSONB, Insert, insert
 
 from app.db.core.column_types import Time
+from app.db.core.prepared import Bound
 from app.db.core.statements import AnySelect
 from app.db.fleet.offerings import shared_facts, with_account
 from app.db.schema.tables import attempt, lease, reservation
@@ -67,10 +67,12 @@ def _free_now() -> ColumnElement[int | None]:
     return func.least(reservation.c.free - _in_use(unreported), reservation.c.slots - _in_use())
 
 
-@cache
-def candidates() -> AnySelect:
+_CANDIDATES = with_account(reservation).add_columns(_free_now().label("free_now")).order_by(*_KEY)
+
+
+def candidates() -> Bound[AnySelect]:
     """Every reservation with its account's state and `free_now`, in the order of the keys. See `reserved_offering`."""
-    return with_account(reservation).add_columns(_free_now().label("free_now")).order_by(*_KEY)
+    return Bound(_CANDIDATES, {})
 
 
 def reserved_offering(row: Any) -> Offering:
