@@ -106,7 +106,7 @@ class Visitor:
             "requestfailed": self._end,
         }
         for event, ear in self._ears.items():
-            page.on(event, ear)  # type: ignore[call-overload]
+            page.on(event, ear)  # pyrefly: ignore[no-matching-overload]
 
     def leave(self) -> bool:
         """Signs out. Whether the tab is as it was: at the sign-in page, with nothing kept, open or under way."""

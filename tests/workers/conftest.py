@@ -49,7 +49,7 @@ QUICK = {"claim_seconds": 5.0, "call_timeout": 1.5, "connect_timeout": 0.5}
 @pytest.fixture(scope="session", autouse=True)
 def found_once() -> Iterator[None]:
     """What each fleet would make or find out anew: botocore's class of each client (EC2's has 800 methods, 8 ms) and its
-    names of events (8 ms), the patterns of the simulated clouds' routes (3 ms), and that the database's connections are
+    names of events (7 ms), the patterns of the simulated clouds' routes (3 ms), and that the database's connections are
     as they should be (five connections, 30 ms)."""
     make: Any = ClientCreator._create_client_class  # pyrefly: ignore[missing-attribute]  # its stubs name what is public
     classes: dict[str, Any] = {}
