@@ -52,3 +52,9 @@ def _write_and_fail(pool: WorkerDatabase) -> None:
     with pool.begin() as connection:
         connection.execute(text("INSERT INTO kept VALUES (2)"))
         connection.execute(text("SELECT 1 / 0"))
+
+
+def test_a_connection_keeps_all_statements_of_a_process_prepared(pool: WorkerDatabase) -> None:
+    for width in range(150):
+        pool.run(text("SELECT " + ", ".join(["1"] * (width + 1))))
+    assert pool.all(text("SELECT count(*) >= 150 AS kept FROM pg_prepared_statements")) == [(True,)]

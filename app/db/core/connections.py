@@ -30,6 +30,9 @@ READ_ONLY = "25006"
 """SQLSTATE of a write on a read-only server, such as a standby that is not promoted yet. A retry may succeed later."""
 
 CONNECT_SECONDS = 5
+PREPARED_STATEMENTS = 500
+"""Of a connection, more than a process has statements. A driver that drops one has PostgreSQL plan it anew at its next use;
+both drivers keep 100 unless told."""
 _TRIES = 3
 
 
@@ -100,6 +103,7 @@ def configure_connections(engine: Engine, settings: SessionSettings) -> None:
         except BaseException:
             connection.close()
             raise
+        connection.prepared_max = PREPARED_STATEMENTS
 
     event.listen(engine, "connect", configure)
 

@@ -20,6 +20,7 @@ from app.db.core.connections import (
     API_ROLE,
     API_SESSION,
     MARKER,
+    PREPARED_STATEMENTS,
     READ_ONLY,
     STATE,
     SessionSettings,
@@ -201,7 +202,7 @@ _CONNECT_ARGS: Mapping[str, Any] = MappingProxyType(
     {
         "timeout": CONNECT_SECONDS,
         "command_timeout": COMMAND_SECONDS,
-        "prepared_statement_cache_size": 500,
+        "prepared_statement_cache_size": PREPARED_STATEMENTS,
         "server_settings": {"application_name": "gpulease-api"},
     }
 )
