@@ -56,6 +56,7 @@ FORGETFUL: Mapping[str, str] = {
     "shared_buffers": "128MB",
     "log_min_duration_statement": "-1",
     "unix_socket_directories": ".",
+    "plan_cache_mode": "force_generic_plan",
 }
 
 
