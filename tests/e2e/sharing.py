@@ -15,21 +15,27 @@ from tests.e2e.stack import Stack, running
 
 
 def sharing(
-    *clouds: str, inventories: int = 1, settings: Mapping[str, str] = MappingProxyType({})
+    *clouds: str,
+    api: int = 1,
+    workers: int = 1,
+    inventories: int = 1,
+    settings: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[Any, Any, Any]:
     """Fixtures: a stack with an account at each of these simulated clouds, their remote control, and its operator.
 
-    A second inventory costs ten seconds of CPU time; tests that kill processes need it.
+    `api`, `workers`, `inventories`: the numbers of processes. A second inventory costs ten seconds of CPU time; tests that
+    kill processes need it.
     `settings` go before those of all stacks.
     """
+
+    processes = {"--api": api, "--workers": workers, "--inventories": inventories}
+    arguments = ("--clouds", ",".join(clouds), *(str(part) for pair in processes.items() for part in pair))
 
     @pytest.fixture(scope="package")
     def stack() -> Iterator[Stack]:
         with (
             tempfile.TemporaryDirectory(prefix="gpulease-e2e-") as folder,
-            running(
-                Path(folder), "--clouds", ",".join(clouds), "--inventories", str(inventories), settings=settings
-            ) as up,
+            running(Path(folder), *arguments, settings=settings) as up,
         ):
             yield up
 

@@ -91,8 +91,7 @@ class Stack:
 
     def signal(self, program: str, number: signal.Signals) -> psutil.Process | None:
         """A signal to one process of this program, the longest running. None: none of it runs just now."""
-        found = [process for process in processes_of(self._home) if _is_supervised(process)]
-        chosen = min((p for p in found if _program(p) == program), key=psutil.Process.create_time, default=None)
+        chosen = min(self.processes(program), key=psutil.Process.create_time, default=None)
         if chosen is not None:
             chosen.send_signal(number)
         return chosen
@@ -122,9 +121,9 @@ class Stack:
         assert parts.port is not None
         return EmbeddedCluster(self._home.postgres, parts.port, unquote(str(parts.password)))
 
-    def count(self, program: str) -> int:
-        """How many processes of this program run."""
-        return sum(_is_supervised(p) and _program(p) == program for p in processes_of(self._home))
+    def processes(self, program: str) -> list[psutil.Process]:
+        """The processes of this program that run."""
+        return [p for p in processes_of(self._home) if _is_supervised(p) and _program(p) == program]
 
     def wait_until_ready(self) -> None:
         """Until the API, its database, its broker, a worker and an inventory all say that they are well."""

@@ -1,4 +1,5 @@
-"""A stack with accounts at all three simulated clouds; the tests beside (tests/e2e) need one cloud alone, which is lighter."""
+"""A stack with accounts at all three simulated clouds and several processes of a kind; the tests beside (tests/e2e) need
+one of each, which is lighter."""
 
 from collections.abc import Iterator
 
@@ -10,7 +11,9 @@ from tests.e2e.sharing import named_after, sharing
 from tests.e2e.stack import Stack
 from tests.e2e.truth import left_nothing
 
-stack, cloud, operator = sharing("aws", "gcp", "azure")
+APIS, WORKERS = 2, 2
+
+stack, cloud, operator = sharing("aws", "gcp", "azure", api=APIS, workers=WORKERS)
 
 
 @pytest.fixture
