@@ -39,7 +39,7 @@ async def test_every_error_code_has_an_anchor(anonymous: Caller) -> None:
 
 async def test_no_other_file_is_served(anonymous: Caller) -> None:
     assert set(reference_files()) == {
-        *("index.html", "reference.css", "start.js", "vendor/swagger-ui.css", "vendor/swagger-ui.js")
+        *("index.html", "reference.css", "resolve.js", "start.js", "vendor/swagger-ui.css", "vendor/swagger-ui.js")
     }
     for name in ("__init__.py", "vendor/README.md", "../http/auth.py", "vendor"):
         assert (await anonymous.get(f"/docs/assets/{name}")).status_code == 404

@@ -1,14 +1,13 @@
 """The interactive reference, in a browser: under its policy, without another host, and able to call the API."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import pytest
 from playwright.sync_api import Browser, ConsoleMessage, Page, Request, expect
 
-from app.prerequisites import ensure_operator_key
-from app.settings import load_settings
-from tests.security.fuzzing import serving
+from tests.e2e.stack import Stack
 
 PATIENCE_MS = 60_000
 OWN = "Deprecated: escaping deep link whitespace"
@@ -39,23 +38,27 @@ class Reader:
 
 
 @pytest.fixture
-def reader(chromium: Browser, database_url: str, broker_url: str) -> Iterator[Reader]:
-    with serving(load_settings(database_url=database_url, broker_url=broker_url)) as url:
-        page = chromium.new_page(viewport={"width": 1366, "height": 900})
-        page.set_default_timeout(PATIENCE_MS)
-        reader = Reader(page, url)
-        reader.watch()
-        yield reader
-        page.close()
+def reader(chromium: Browser, stack: Stack) -> Iterator[Reader]:
+    page = chromium.new_page(viewport={"width": 1366, "height": 900})
+    page.set_default_timeout(PATIENCE_MS)
+    reader = Reader(page, stack.credentials.api_url)
+    reader.watch()
+    yield reader
+    page.close()
 
 
-def test_the_reference_calls_the_api_under_its_policy(reader: Reader, database_url: str) -> None:
+def test_the_reference_calls_the_api_under_its_policy(reader: Reader, stack: Stack) -> None:
     page = reader.page
     page.goto(f"{reader.url}/docs#/me/get_me")
     operation = page.locator("#operations-me-get_me")
     expect(operation).to_contain_text("Return the caller's key", timeout=PATIENCE_MS)
+    # of the description's references: a header's text, and a schema with its name
+    answer = operation.locator(".response").first
+    expect(answer).to_contain_text("The requests that remain in this window")
+    answer.get_by_text("Schema", exact=True).click()
+    expect(answer.locator(".model-box, .json-schema-2020-12").first).to_contain_text(re.compile("^Me.*key_name"))
     page.get_by_role("button", name="Authorize").first.click()
-    page.locator("#auth-bearer-value").first.fill(ensure_operator_key(database_url, None))
+    page.locator("#auth-bearer-value").first.fill(stack.credentials.operator_key)
     page.get_by_role("button", name="Apply credentials").first.click()
     page.get_by_role("button", name="Close").first.click()
     operation.get_by_role("button", name="Try it out").click()
