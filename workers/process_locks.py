@@ -51,7 +51,7 @@ class Presence:
 
 def free_of_the_dead(connection: Connection) -> int:
     """Ends the claims of processes that are gone; how many."""
-    count = sum(connection.execute(statement).rowcount for statement in process_locks.FREE)
+    count = len(connection.execute(process_locks.FREE).all())
     if count:
         log.info("claims of a dead process freed", count=count)
     return count

@@ -92,7 +92,7 @@ def hold_by_dead_process(fleet: Fleet, lease_id: str) -> None:
 def test_a_promotion_that_lost_commits_sets_the_hold_within_one_step(
     fleet: Fleet, pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    without_pause = [text(str(one).replace("- interval '10 seconds'", "")) for one in process_locks.FREE]
+    without_pause = text(str(process_locks.FREE).replace("- interval '10 seconds'", ""))
     monkeypatch.setattr(process_locks, "FREE", without_pause)
     kept, ending, held = fleet.active(), fleet.active(), fleet.active()
     fleet.end(ending)

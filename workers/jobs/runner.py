@@ -22,8 +22,8 @@ log = structlog.get_logger(__name__)
 HOLD_SECONDS = 8.0
 """A job whose process died is taken over after so long; a running one is renewed."""
 
-_IDLE_LOOKS_AN_INTERVAL = 4
-_IDLE_LOOK = (0.1, 1.0)
+_LOOK_AGAIN = (0.05, 1.0)
+"""Seconds, at least and at most, from a look that found no due job to the next one."""
 _FAILED_AGAIN = (5.0, 30.0)
 """After a failure: soon, and later the longer it has failed, but never so late that a cloud that is back is not seen."""
 _FAILED_SHARE = 0.25
@@ -70,9 +70,8 @@ class PeriodicRunner:
         self._looking = threading.Lock()
         self._claiming = threading.Lock()
         self._under_way: Counter[str | None] = Counter()
-        shortest, longest = _IDLE_LOOK
-        interval = min(kind.interval(0) for kind in kinds.values())
-        self._idle = min(longest, max(shortest, interval / _IDLE_LOOKS_AN_INTERVAL))
+        # who makes a job due sooner leaves it the shortest interval
+        self._longest = min(_LOOK_AGAIN[1], *(kind.interval(0) for kind in kinds.values()))
 
     def start(self, name: str) -> threading.Thread:
         """Starts a thread; it ends soon after `runtime.stopping` is set."""
@@ -90,29 +89,30 @@ class PeriodicRunner:
     def run_one(self) -> bool:
         """Takes and runs the job that is due longest. False: none is due."""
         claimed = self._claim()
-        if claimed is not None:
+        if claimed.name is not None:
             self._do(claimed)
-        return claimed is not None
+        return claimed.name is not None
 
     def _wait(self) -> Row[Any] | None:
         """The next job that is due; None when the process stops."""
         with self._looking:
             while not self._runtime.stopping.is_set():
                 claimed = self._claim()
-                if claimed is not None:
+                if claimed.name is not None:
                     return claimed
-                self._runtime.stopping.wait(self._idle)
+                soonest = self._longest if claimed.soonest is None else float(claimed.soonest)
+                self._runtime.stopping.wait(max(_LOOK_AGAIN[0], min(self._longest, soonest)))
         return None
 
-    def _claim(self) -> Row[Any] | None:
-        """A due job of an account that has a lane free, claimed."""
+    def _claim(self) -> Row[Any]:
+        """A due job of an account that has a lane free, claimed; or without a name, and when to look again."""
         with self._claiming:
             under_way = self._under_way.items()
             full = frozenset(account for account, count in under_way if account is not None and count >= LANES)
-            job = self._runtime.database.first(
+            (job,) = self._runtime.database.all(
                 jobs.claim_due(self._names, HOLD_SECONDS, self._runtime.presence.number, not_at=full)
             )
-            if job is not None:
+            if job.name is not None:
                 self._under_way[job.account] += 1
         return job
 

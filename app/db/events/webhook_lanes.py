@@ -5,9 +5,27 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, Update, and_, case, exists, func, or_, select, update
+from sqlalchemy import (
+    ARRAY,
+    Boolean,
+    ColumnElement,
+    Executable,
+    Integer,
+    Interval,
+    Text,
+    Update,
+    and_,
+    bindparam,
+    case,
+    exists,
+    func,
+    or_,
+    select,
+    update,
+)
 from sqlalchemy.dialects.postgresql import Insert, insert
 
+from app.db.core.prepared import Bound
 from app.db.core.statements import AnySelect
 from app.db.schema.tables import event, lease, webhook, webhook_delivery, webhook_secret
 from app.domain.webhooks import TEST
@@ -16,10 +34,20 @@ _PENDING = webhook_delivery.c.state == "pending"
 _OVER = webhook_delivery.c.gives_up_at <= func.now()
 
 
-def behind(limit: int) -> AnySelect:
+def behind(limit: int) -> Bound[Executable]:
     """(id) of webhooks whose tenant has events without deliveries."""
-    more = exists().where(event.c.tenant_id == webhook.c.tenant_id, event.c.sequence > webhook.c.position)
-    return select(webhook.c.id).where(webhook.c.enabled, more).order_by(webhook.c.id).limit(limit)
+    return Bound(_BEHIND, {"most": limit})
+
+
+_BEHIND = (
+    select(webhook.c.id)
+    .where(
+        webhook.c.enabled,
+        exists().where(event.c.tenant_id == webhook.c.tenant_id, event.c.sequence > webhook.c.position),
+    )
+    .order_by(webhook.c.id)
+    .limit(bindparam("most", type_=Integer))
+)
 
 
 def lock_position(webhook_id: str) -> AnySelect:
@@ -47,31 +75,36 @@ def move_position(webhook_id: str, position: int, *, more: bool) -> Update:
     return update(webhook).where(webhook.c.id == webhook_id).values(values)
 
 
-def claim(claim_id: UUID, hold: timedelta, *, slow_too: bool, not_of: Collection[str]) -> Update:
+def claim(claim_id: UUID, hold: timedelta, *, slow_too: bool, not_of: Collection[str]) -> Bound[Executable]:
     """Claims the lane that has been due longest. Returns (id, tenant_id, slow), or no row."""
-    conditions = [
+    return Bound(_CLAIM, {"claim": claim_id, "hold": hold, "slow_too": slow_too, "not_of": [*not_of]})
+
+
+_DUE = (
+    select(webhook.c.id)
+    .where(
         webhook.c.enabled,
         webhook.c.next_due <= func.now(),
         or_(webhook.c.waits_until.is_(None), webhook.c.waits_until <= func.now()),
         or_(webhook.c.held_until.is_(None), webhook.c.held_until < func.now()),
-        webhook.c.tenant_id.not_in([*not_of]),
-    ]
-    if not slow_too:
-        conditions.append(webhook.c.slow.is_(False))
-    due = (
-        select(webhook.c.id)
-        .where(*conditions)
-        .order_by(webhook.c.next_due)
-        .limit(1)
-        .with_for_update(skip_locked=True, key_share=True)
-        .scalar_subquery()
+        webhook.c.tenant_id != func.all(bindparam("not_of", type_=ARRAY(Text))),
+        or_(webhook.c.slow.is_(False), bindparam("slow_too", type_=Boolean)),
     )
-    return (
-        update(webhook)
-        .where(webhook.c.id == due)
-        .values(claim_id=claim_id, held_until=func.now() + hold, waits_until=None)
-        .returning(webhook.c.id, webhook.c.tenant_id, webhook.c.slow)
+    .order_by(webhook.c.next_due)
+    .limit(1)
+    .with_for_update(skip_locked=True, key_share=True)
+    .scalar_subquery()
+)
+_CLAIM = (
+    update(webhook)
+    .where(webhook.c.id == _DUE)
+    .values(
+        claim_id=bindparam("claim", type_=webhook.c.claim_id.type),
+        held_until=func.now() + bindparam("hold", type_=Interval),
+        waits_until=None,
     )
+    .returning(webhook.c.id, webhook.c.tenant_id, webhook.c.slow)
+)
 
 
 def keep(webhook_id: str, claim_id: UUID, hold: timedelta) -> Update:

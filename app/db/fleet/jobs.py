@@ -9,6 +9,7 @@ from uuid import UUID
 from sqlalchemy import (
     ARRAY,
     Delete,
+    Executable,
     Interval,
     Text,
     TextClause,
@@ -20,9 +21,11 @@ from sqlalchemy import (
     or_,
     select,
     text,
+    true,
     update,
 )
 from sqlalchemy.dialects.postgresql import Insert, insert
+from sqlalchemy.sql.dml import ReturningUpdate
 
 from app.db.core.prepared import Bound
 from app.db.leases.process_locks import claim_ids
@@ -46,29 +49,39 @@ def keep_only(kinds: Iterable[str], names: Iterable[str]) -> Delete:
 
 def claim_due(
     kinds: frozenset[str], hold_seconds: float, number: int | None = None, *, not_at: frozenset[str] = frozenset()
-) -> Bound[Update]:
+) -> Bound[Executable]:
     """Claims, for process `number`, the job of these kinds that has been due longest, except in the accounts `not_at`.
 
-    Returns (name, kind, account, region, claim_id, runs, failing_for, cluster_is_known), or no row. `failing_for`:
-    seconds since the job last succeeded, None if it never did.
+    Returns one row (name, kind, account, region, claim_id, runs, failing_for, cluster_is_known, soonest). `failing_for`:
+    seconds since the job last succeeded, None if it never did. `soonest`: seconds until the first of these jobs is due,
+    None if there is none. `name` is None when no job is due.
     """
     given = {"hold": timedelta(seconds=hold_seconds), "kinds": sorted(kinds), "not_at": sorted(not_at)}
     return Bound(_claim_due(number), given)
 
 
+_FREE = (
+    periodic_job.c.kind == func.any(bindparam("kinds", type_=ARRAY(Text))),
+    or_(periodic_job.c.held_until.is_(None), periodic_job.c.held_until < func.now()),
+    or_(
+        periodic_job.c.account.is_(None),
+        periodic_job.c.account != func.all(bindparam("not_at", type_=ARRAY(Text))),
+    ),
+)
+
+
 @lru_cache(maxsize=16)
-def _claim_due(number: int | None) -> Update:
+def _claim_due(number: int | None) -> Executable:
+    taken = _taken(number).cte("taken")
+    soonest = select(func.extract("epoch", func.min(periodic_job.c.next_due) - func.now())).where(*_FREE)
+    asked = select(soonest.scalar_subquery().label("soonest")).cte("asked")
+    return select(taken, asked.c.soonest).select_from(asked.outerjoin(taken, true()))
+
+
+def _taken(number: int | None) -> ReturningUpdate[*tuple[Any, ...]]:
     due = (
         select(periodic_job.c.name)
-        .where(
-            periodic_job.c.kind == func.any(bindparam("kinds", type_=ARRAY(Text))),
-            periodic_job.c.next_due <= func.now(),
-            or_(periodic_job.c.held_until.is_(None), periodic_job.c.held_until < func.now()),
-            or_(
-                periodic_job.c.account.is_(None),
-                periodic_job.c.account != func.all(bindparam("not_at", type_=ARRAY(Text))),
-            ),
-        )
+        .where(*_FREE, periodic_job.c.next_due <= func.now())
         .order_by(periodic_job.c.next_due)
         .limit(1)
         .with_for_update(skip_locked=True)
@@ -106,27 +119,38 @@ def extend(name: str, claim_id: UUID, hold_seconds: float) -> Update:
     )
 
 
-def done(name: str, claim_id: UUID, *, again_in: float, error: str | None) -> Update:
+def done(name: str, claim_id: UUID, *, again_in: float, error: str | None) -> Bound[Update]:
     """Releases the job. `again_in` (seconds) counts from the start of the run, so that the period is the interval.
 
     A job that was hurried during its run keeps the hurried time. The run may have read its data before the change that
     the hurry was for.
     """
-    values: dict[str, Any] = {
-        "claim_id": None,
-        "held_until": None,
-        "next_due": case(
+    given = {"job": name, "claim": claim_id, "again_in": timedelta(seconds=again_in), "error": error}
+    if error is None:
+        return Bound(_SUCCEEDED, given)
+    return Bound(_DONE, given)
+
+
+_DONE = (
+    update(periodic_job)
+    .where(
+        periodic_job.c.name == bindparam("job", type_=Text),
+        periodic_job.c.claim_id == bindparam("claim", type_=periodic_job.c.claim_id.type),
+    )
+    .values(
+        claim_id=None,
+        held_until=None,
+        next_due=case(
             (
                 periodic_job.c.next_due > periodic_job.c.last_started_at,
                 func.greatest(func.now(), periodic_job.c.next_due),
             ),
-            else_=func.greatest(func.now(), periodic_job.c.last_started_at + timedelta(seconds=again_in)),
+            else_=func.greatest(func.now(), periodic_job.c.last_started_at + bindparam("again_in", type_=Interval)),
         ),
-        "last_error": error,
-    }
-    if error is None:
-        values["last_ok_at"] = func.now()
-    return update(periodic_job).where(periodic_job.c.name == name, periodic_job.c.claim_id == claim_id).values(**values)
+        last_error=bindparam("error", type_=Text),
+    )
+)
+_SUCCEEDED = _DONE.values(last_ok_at=func.now())
 
 
 _HURRY = text(

@@ -48,24 +48,27 @@ def claim_ids(number: int | None) -> ColumnElement[UUID]:
     return literal_column(named)
 
 
-_FREE = """
+_FREED = """{table}s AS (
+        UPDATE {table} SET held_until = now()
+        WHERE next_due <= now() AND held_until > now() AND substr(claim_id::text, 15, 1) = '{named}'
+          AND ('x' || substr(claim_id::text, 1, 8))::bit(32)::bigint NOT IN (SELECT objid FROM alive)
+          AND pg_postmaster_start_time() < now() - {after_restart}
+          AND EXISTS (SELECT FROM known)
+        RETURNING 1)"""
+_TABLES = ("lease", "periodic_job", "webhook")
+
+FREE = text(
+    f"""
     WITH alive AS MATERIALIZED (
         SELECT objid::bigint FROM pg_locks
-        WHERE locktype = 'advisory' AND classid = {class_} AND objsubid = 2 AND granted
-          AND database = (SELECT oid FROM pg_database WHERE datname = current_database()))
-    UPDATE {table} SET held_until = now()
-    WHERE next_due <= now() AND held_until > now() AND substr(claim_id::text, 15, 1) = '{named}'
-      AND ('x' || substr(claim_id::text, 1, 8))::bit(32)::bigint NOT IN (SELECT objid FROM alive)
-      AND pg_postmaster_start_time() < now() - {after_restart}
-      AND EXISTS (SELECT FROM installation WHERE {is_known})
-"""
-
-
-FREE = tuple(
-    text(_FREE.format(class_=_CLASS, table=table, named=_NAMED, after_restart=_AFTER_RESTART, is_known=IS_KNOWN_SQL))
-    for table in ("lease", "periodic_job", "webhook")
+        WHERE locktype = 'advisory' AND classid = {_CLASS} AND objsubid = 2 AND granted
+          AND database = (SELECT oid FROM pg_database WHERE datname = current_database())),
+    known AS MATERIALIZED (SELECT FROM installation WHERE {IS_KNOWN_SQL}),
+    {", ".join(_FREED.format(table=table, named=_NAMED, after_restart=_AFTER_RESTART) for table in _TABLES)}
+    {" UNION ALL ".join(f"SELECT * FROM {table}s" for table in _TABLES)}
+    """
 )
-"""Statements that end the claims of ended processes. Their row counts are the numbers of claims.
+"""Statement that ends the claims of ended processes. Its row count is the number of claims.
 
-They end no claim on a server that is not the known cluster. Another server held the locks, and the start time of a
+It ends no claim on a server that is not the known cluster. Another server held the locks, and the start time of a
 promoted standby proves nothing."""

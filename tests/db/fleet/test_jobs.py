@@ -14,7 +14,13 @@ def ensure(store: Store, *names: str, kind: str = "watch") -> None:
 
 
 def claim(store: Store, hold: float = 60, kind: str = "watch") -> Any:
-    return store.first(jobs.claim_due(frozenset({kind}), hold))
+    row = look(store, hold, kind)
+    return None if row.name is None else row
+
+
+def look(store: Store, hold: float = 60, kind: str = "watch", **where: Any) -> Any:
+    (row,) = store.all(jobs.claim_due(frozenset({kind}), hold, **where))
+    return row
 
 
 def job(store: Store, name: str) -> Any:
@@ -36,6 +42,18 @@ def test_the_longest_due_of_the_asked_kinds_goes_first(store: Store) -> None:
     store.run(update(periodic_job).where(periodic_job.c.name == "old").values(next_due=ago("1 hour")))
     store.run(update(periodic_job).where(periodic_job.c.name == "oldest").values(next_due=ago("2 hours")))
     assert [claim(store).name, claim(store).name, claim(store)] == ["old", "new", None]
+
+
+def test_who_finds_no_job_due_learns_when_the_first_one_will_be(store: Store) -> None:
+    assert look(store).soonest is None
+    ensure(store, *"abc")
+    ensure(store, "d", kind="other")
+    for name, due in (("a", "1 hour"), ("b", "1 minute"), ("c", "1 second"), ("d", "1 second")):
+        store.run(update(periodic_job).where(periodic_job.c.name == name).values(next_due=ahead(due)))
+    store.run(update(periodic_job).where(periodic_job.c.name == "c").values(held_until=ahead("1 minute")))
+    store.run(update(periodic_job).where(periodic_job.c.name == "b").values(account="busy"))
+    assert 50 < look(store).soonest <= 60
+    assert 3500 < look(store, not_at=frozenset({"busy"})).soonest <= 3600
 
 
 def test_making_a_job_again_changes_nothing(store: Store) -> None:

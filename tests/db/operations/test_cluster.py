@@ -20,7 +20,7 @@ CHANGES = ["system_identifier = '1'", "timeline = timeline + 1", "timeline = NUL
 def known_cluster(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """The running cluster is stored, and the tests' server may have been started a moment ago."""
     store.run(cluster.remember())
-    without_pause = [text(str(statement).replace("- interval '10 seconds'", "")) for statement in process_locks.FREE]
+    without_pause = text(str(process_locks.FREE).replace("- interval '10 seconds'", ""))
     monkeypatch.setattr(process_locks, "FREE", without_pause)
 
 

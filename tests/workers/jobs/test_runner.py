@@ -2,7 +2,10 @@
 
 import time
 from collections.abc import Callable
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
 
 from app.db.schema.tables import periodic_job
 from tests.workers.fleet import ACCOUNT, REGION, Fleet
@@ -48,6 +51,37 @@ def test_a_job_that_found_nothing_to_do_idles(fleet: Fleet) -> None:
 
 def test_a_job_that_found_something_does_not_idle(fleet: Fleet) -> None:
     assert run_once(fleet, interval=5.0, idle=50.0) == 5.0
+
+
+class Idle:
+    """What a runner uses of a process when no job is due: how long it waits then, once."""
+
+    def __init__(self, soonest: float | None) -> None:
+        self.database = self.stopping = self.presence = self
+        self.number = 1
+        self.waited: list[float] = []
+        self._soonest = soonest
+
+    def all(self, _asked: Any) -> list[Any]:
+        return [SimpleNamespace(name=None, soonest=self._soonest)]
+
+    def is_set(self) -> bool:
+        return bool(self.waited)
+
+    def wait(self, seconds: float) -> None:
+        self.waited.append(seconds)
+
+
+@pytest.mark.parametrize(
+    ("soonest", "interval", "waits"),
+    [(0.3, 15.0, 0.3), (7.0, 15.0, 1.0), (None, 15.0, 1.0), (7.0, 0.5, 0.5), (-3.0, 15.0, 0.05)],
+)
+def test_without_work_a_runner_waits_for_the_next_job(soonest: float | None, interval: float, waits: float) -> None:
+    """At most for its shortest interval, or a second: others make jobs due sooner."""
+    idle = Idle(soonest)
+    kind = JobSpec(name="test", run=lambda *_: 0, interval=lambda _: interval)
+    PeriodicRunner(cast(Runtime, idle), {"test": kind}).loop("test").run()
+    assert idle.waited == [waits]
 
 
 def test_a_launch_and_a_release_end_the_watchs_idling(make_fleet: Callable[..., Fleet]) -> None:
