@@ -132,7 +132,9 @@ class OpsService:
                 before={"launches_stopped": before.launches_stopped},
                 after={"launches_stopped": value},
             )
-            return (await connection.execute(statements.BRAKES)).one()
+            after = (await connection.execute(statements.BRAKES)).one()
+        self._summary.forget()
+        return after
 
     async def deadman_passed(self) -> None:
         """Records a pass of the dead-man switch over every account and region.
@@ -158,7 +160,9 @@ class OpsService:
                 before={"hold": before.hold},
                 after={"hold": None},
             )
-            return (await connection.execute(statements.BRAKES)).one()
+            after = (await connection.execute(statements.BRAKES)).one()
+        self._summary.forget()
+        return after
 
 
 async def _account(connection: AsyncConnection, name: str) -> Any:

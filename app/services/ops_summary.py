@@ -63,6 +63,10 @@ class SummaryReader:
         """The same object for all who share a reading. Raises DatabaseUnavailable."""
         return await self._summary.get()
 
+    def forget(self) -> None:
+        """What is was changed by this process: the next summary shows it."""
+        self._summary.forget()
+
     async def _read(self) -> Summary:
         past = await self._past.get()
         return _summary(await self._parts(self._present), past)

@@ -16,6 +16,7 @@ class Kept(Generic[T]):
         self._seconds = seconds
         self._reading = asyncio.Lock()
         self._known: tuple[float, T] | None = None
+        self._times_forgotten = 0
 
     async def get(self) -> T:
         """Raises what the reading raises, which is not kept."""
@@ -24,9 +25,16 @@ class Kept(Generic[T]):
             async with self._reading:
                 fresh = self._fresh()
                 if fresh is None:
+                    before = self._times_forgotten
                     fresh = (time.monotonic(), await self._read())
-                    self._known = fresh
+                    if before == self._times_forgotten:
+                        self._known = fresh
         return fresh[1]
+
+    def forget(self) -> None:
+        """Who asks from now on gets a reading that begins now or later."""
+        self._known = None
+        self._times_forgotten += 1
 
     def _fresh(self) -> tuple[float, T] | None:
         known = self._known

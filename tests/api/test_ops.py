@@ -256,6 +256,25 @@ async def test_resuming_lifts_the_hold_once(operator: Caller, fleet: Fleet) -> N
     assert fleet.run("SELECT count(*) AS n FROM audit WHERE action = 'hold.lift'") == [{"n": 1}]
 
 
+async def test_the_summary_shows_a_change_of_a_brake_at_once(
+    make_settings: MakeSettings, operator: Caller, fleet: Fleet
+) -> None:
+    fleet.run("""UPDATE installation SET hold = '{"reason": "another timeline", "since": "2026-01-01T00:00:00Z"}'""")
+    seldom = make_settings().model_copy(update={"catalogue_cache_seconds": 3600.0})
+    async with serving(seldom) as app, Caller(app, operator.key) as caller:
+
+        async def brakes() -> tuple[bool, bool]:
+            shown = (await caller.get("/v1/ops/summary")).json()["brakes"]
+            return shown["launches_stopped"] is not None, shown["hold"] is not None
+
+        assert await brakes() == (False, True)
+        await caller.put("/v1/ops/launches", json={"stopped": True})
+        assert await brakes() == (True, True)
+        await caller.put("/v1/ops/launches", json={"stopped": False})
+        await caller.post("/v1/ops/resume")
+        assert await brakes() == (False, False)
+
+
 async def test_only_operators_see_or_brake_the_whole(alice: Caller) -> None:
     calls = [
         ("GET", "/v1/ops/summary"),

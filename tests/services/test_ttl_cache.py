@@ -37,3 +37,24 @@ async def test_without_time_each_is_read_anew_and_a_failure_is_forgotten() -> No
     with pytest.raises(ConnectionError):
         await kept.get()
     assert await kept.get() == 2
+
+
+async def test_what_is_forgotten_is_read_anew_also_by_who_asked_during_a_reading() -> None:
+    begun, go_on = [], asyncio.Event()
+
+    async def read() -> int:
+        begun.append(1)
+        answer = len(begun)
+        await go_on.wait()
+        return answer
+
+    kept = Kept(read, 3600)
+    before = asyncio.create_task(kept.get())
+    await asyncio.sleep(0)
+    kept.forget()
+    after = asyncio.create_task(kept.get())
+    go_on.set()
+    assert await asyncio.gather(before, after) == [1, 2]
+    assert await kept.get() == 2
+    kept.forget()
+    assert await kept.get() == 3
