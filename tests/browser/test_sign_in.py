@@ -59,6 +59,7 @@ def test_a_revoked_key_ends_the_session_with_a_word(visitor: Visitor, tenant: Te
     expect(page.get_by_role("dialog")).to_be_visible()
     page.evaluate("import(new URL('parts/dialogs.js', document.baseURI)).then(dialogs => dialogs.say('Done.'))")
     tenant.http.delete(f"/v1/keys/{made['id']}").raise_for_status()
+    visitor.ask_again()
     expect(page.get_by_text("The API rejects your key")).to_be_visible()
     assert page.evaluate("sessionStorage.length") == 0
     visitor.sign_in(tenant.key)
