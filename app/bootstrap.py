@@ -9,7 +9,7 @@ from fastapi import FastAPI
 
 from app.api.app import create_app
 from app.api.http.auth import Gate
-from app.api.http.rate_limits import SYNC_SECONDS, RateLimiter
+from app.api.http.rate_limits import SYNC_SECONDS, RateLimiter, SharedCounts
 from app.db.core.engine import ApiDatabase, DatabaseUnavailable
 from app.hints import QueuedHints, celery_sender
 from app.observability.metrics import ApiMetrics
@@ -36,26 +36,27 @@ def build_api(settings: Settings, traces: Traces | None = None) -> FastAPI:
     database = ApiDatabase(settings.database_url, pool_size=settings.api_pool_size)
     context = ServiceContext(database=database, settings=settings, hints=hints, schema=schema_revisions())
     services = Services.build(context)
-    requests = RateLimiter(settings.rate_limit, settings.broker_url, name="requests")
-    writes = RateLimiter(settings.write_rate_limit, settings.broker_url, name="writes")
-    failures = RateLimiter(settings.login_rate_limit, settings.broker_url, name="failed_logins")
-    strangers = RateLimiter(settings.login_rate_limit, settings.broker_url, name="failed_tokens")
-    reports = RateLimiter(AGENT_REPORTS, settings.broker_url, name="agent_reports")
+    requests = RateLimiter(settings.rate_limit, name="requests")
+    writes = RateLimiter(settings.write_rate_limit, name="writes")
+    failures = RateLimiter(settings.login_rate_limit, name="failed_logins")
+    strangers = RateLimiter(settings.login_rate_limit, name="failed_tokens")
+    reports = RateLimiter(AGENT_REPORTS, name="agent_reports")
     limits = {"requests": requests, "writes": writes, "failures": failures, "strangers": strangers, "reports": reports}
     gate = Gate(services.authenticator, **limits)
+    counts = SharedCounts(limits.values(), settings.broker_url)
 
     @contextlib.asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
         hints.start()
         async with _repeating(
-            *((SYNC_SECONDS, limiter.keep_in_step) for limiter in limits.values()),
+            (SYNC_SECONDS, counts.keep_in_step),
             (POLL_SECONDS, services.streams.look),
             (_WRITE_USES_SECONDS, services.authenticator.write_uses),
             (COUNT_SECONDS, services.gpu_samples.write_counts),
         ):
             yield
         await asyncio.to_thread(hints.stop)
-        await asyncio.gather(*(limiter.close() for limiter in limits.values()), database.close())
+        await asyncio.gather(counts.close(), database.close())
 
     return create_app(services, gate=gate, metrics=metrics, traces=traces or Traces(), lifespan=lifespan)
 

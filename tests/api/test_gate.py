@@ -49,9 +49,7 @@ def lookups() -> Lookups:
 @pytest.fixture
 def gate(lookups: Lookups) -> Gate:
     """A gate that locks an address out after one failure."""
-    many, one, other = (
-        RateLimiter(rule, "redis://127.0.0.1:1", name="t") for rule in ("1000/hour", "1/hour", "1/hour")
-    )
+    many, one, other = (RateLimiter(rule, name="t") for rule in ("1000/hour", "1/hour", "1/hour"))
     authenticator = Authenticator(lookups, cache_seconds=60)  # pyrefly: ignore[bad-argument-type]  # only `fetch` is used here
     return Gate(authenticator, requests=many, writes=many, failures=one, strangers=other, reports=many)
 

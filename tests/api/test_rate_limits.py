@@ -3,9 +3,10 @@
 from collections.abc import Callable
 
 import pytest
+import redis
 from redis.exceptions import RedisError
 
-from app.api.http.rate_limits import RateLimiter
+from app.api.http.rate_limits import RateLimiter, SharedCounts
 from app.local.ports import free_port
 from app.prerequisites import ensure_operator_key
 from app.settings import Settings
@@ -28,12 +29,12 @@ def clock() -> Clock:
     return Clock()
 
 
-def limiter(broker_url: str, clock: Clock, rule: str = "3/minute") -> RateLimiter:
-    return RateLimiter(rule, broker_url, name="test", clock=clock)
+def limiter(clock: Clock, name: str = "test") -> RateLimiter:
+    return RateLimiter("3/minute", name=name, clock=clock)
 
 
 async def test_requests_over_the_limit_are_refused_until_the_window_ends(clock: Clock) -> None:
-    limits = limiter("redis://127.0.0.1:1", clock)
+    limits = limiter(clock)
     assert [limits.hit("a").allowed for _ in range(4)] == [True, True, True, False]
     assert limits.hit("b").allowed
     clock.now += limits.hit("a").reset
@@ -41,24 +42,43 @@ async def test_requests_over_the_limit_are_refused_until_the_window_ends(clock: 
 
 
 async def test_two_processes_share_one_limit(broker_url: str, clock: Clock) -> None:
-    one, two = limiter(broker_url, clock), limiter(broker_url, clock)
+    one, two = limiter(clock), limiter(clock)
+    counts = [SharedCounts([each], broker_url, clock=clock) for each in (one, two)]
     one.hit("a")
     two.hit("a")
-    for each in (one, two, one):
-        await each.sync()
+    for each, count in ((one, counts[0]), (two, counts[1]), (one, counts[0])):
+        await count.sync()
         each.hit("a")
     assert not one.hit("a").allowed
-    await one.close()
-    await two.close()
+    for count in counts:
+        await count.close()
 
 
-async def test_without_redis_each_process_counts_alone_and_forgets_nothing(broker_url: str, clock: Clock) -> None:
-    limits = limiter(f"redis://127.0.0.1:{free_port()}", clock)
+async def test_limiters_count_apart_and_their_counts_end_with_the_window(
+    broker_url: str, clock: Clock, kept_redis: redis.Redis
+) -> None:
+    ones, twos = ([limiter(clock, "x"), limiter(clock, "y")] for _ in range(2))
+    for limits in (ones, twos):
+        counts = SharedCounts(limits, broker_url, clock=clock)
+        for hits, each in enumerate(limits, 1):
+            for _ in range(hits):
+                each.hit("a")
+        await counts.sync()
+        await counts.close()
+    assert [each.peek("a").remaining for each in twos] == [1, 0]
+    keys = kept_redis.keys("gpulease:rate:*")
+    assert len(keys) == 2
+    assert all(60 < kept_redis.ttl(key) <= 120 for key in keys)
+
+
+async def test_without_redis_each_process_counts_alone_and_forgets_nothing(clock: Clock) -> None:
+    limits = limiter(clock)
+    counts = SharedCounts([limits], f"redis://127.0.0.1:{free_port()}", clock=clock)
     limits.hit("a")
     with pytest.raises((RedisError, OSError)):
-        await limits.sync()
+        await counts.sync()
     assert limits.hit("a").remaining == 1
-    await limits.close()
+    await counts.close()
 
 
 async def test_answers_tell_what_is_left_and_a_refusal_when_to_come_back(

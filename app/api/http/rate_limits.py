@@ -1,16 +1,17 @@
 """Rate limits that add no wait to a request.
 
-Each process counts on its own. Four times a second, the process adds its counts to Redis in one round trip and reads
-the sums. While Redis is unavailable, each process applies the limit alone. Windows start at multiples of their length,
+Each process counts on its own. Four times a second, the process adds the counts of all its limiters to Redis in one
+round trip and reads the sums. While Redis is unavailable, each process applies the limit alone. Windows start at multiples of their length,
 so that all processes use the same windows.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import redis.asyncio
 import structlog
+from redis import DriverInfo
 from redis.exceptions import RedisError
 
 from app.domain.request_rates import RequestRate
@@ -19,6 +20,8 @@ SYNC_SECONDS = 0.25
 _PAUSE_SECONDS = 5.0
 _SOCKET_SECONDS = 1.0
 _REMEMBERED = 10_000
+_DRIVER = DriverInfo()
+"""Without it, the client looks up its own version anew for each connection, which takes longer than connecting."""
 
 _log = structlog.get_logger("gpulease.rate_limits")
 
@@ -41,19 +44,24 @@ class _Window:
     pending: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """What a limiter has counted and Redis does not know yet. `key` is the hash of its window there."""
+
+    key: str
+    seconds: int
+    windows: dict[str, _Window]
+
+
 class RateLimiter:
     """`rule` such as `600/minute`. `name` keeps the counters of several limiters apart."""
 
-    def __init__(self, rule: str, broker_url: str, *, name: str, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, rule: str, *, name: str, clock: Callable[[], float] = time.time) -> None:
         self._rate = RequestRate.parse(rule)
         self._seconds = self._rate.seconds
         self._name = name
         self._clock = clock
         self._windows: dict[str, _Window] = {}
-        self._silent_until = 0.0
-        self._redis = redis.asyncio.Redis.from_url(
-            broker_url, socket_timeout=_SOCKET_SECONDS, socket_connect_timeout=_SOCKET_SECONDS
-        )
         self.policy = f'"{name}";q={self._rate.amount};w={self._seconds}'
 
     def hit(self, identity: str) -> Decision:
@@ -72,36 +80,12 @@ class RateLimiter:
         """The RateLimit header's value."""
         return f'"{self._name}";r={decision.remaining};t={decision.reset}'
 
-    async def keep_in_step(self) -> None:
-        """Call it every SYNC_SECONDS. It never raises. While Redis is unavailable, it retries every few seconds."""
-        if self._clock() < self._silent_until:
-            return
-        try:
-            await self.sync()
-        except (RedisError, OSError) as error:
-            self._silent_until = self._clock() + _PAUSE_SECONDS
-            _log.warning("rate limits are counted by this process alone", error=type(error).__name__)
-
-    async def sync(self) -> None:
-        """Adds the pending counts to Redis and reads the sums. Raises RedisError or OSError; the counts stay pending then."""
+    def counted(self) -> Counted:
+        """What Redis does not know yet of the present window. Earlier windows are forgotten."""
         number = self._number()
         self._windows = {identity: window for identity, window in self._windows.items() if window.number == number}
-        pending = [(identity, window, window.pending) for identity, window in self._windows.items() if window.pending]
-        if not pending:
-            return
-        async with self._redis.pipeline(transaction=False) as pipeline:
-            key = f"gpulease:rate:{self._name}:{number}"
-            for identity, _, amount in pending:
-                pipeline.hincrby(key, identity, amount)
-            pipeline.expire(key, 2 * self._seconds)
-            sums = (await pipeline.execute())[:-1]
-        for (_, window, amount), total in zip(pending, sums, strict=True):
-            window.total = int(total)
-            window.pending -= amount
-
-    async def close(self) -> None:
-        """Closes the connections."""
-        await self._redis.aclose()
+        pending = {identity: window for identity, window in self._windows.items() if window.pending}
+        return Counted(f"gpulease:rate:{self._name}:{number}", self._seconds, pending)
 
     def _decide(self, window: _Window) -> Decision:
         used = window.total + window.pending
@@ -121,3 +105,49 @@ class RateLimiter:
 
     def _reset(self) -> int:
         return max(int(self._seconds - self._clock() % self._seconds), 1)
+
+
+class SharedCounts:
+    """Keeps the limiters of this process in step with those of others, over one connection."""
+
+    def __init__(
+        self, limiters: Iterable[RateLimiter], broker_url: str, *, clock: Callable[[], float] = time.time
+    ) -> None:
+        self._limiters = tuple(limiters)
+        self._clock = clock
+        self._silent_until = 0.0
+        self._redis = redis.asyncio.Redis.from_url(
+            broker_url, socket_timeout=_SOCKET_SECONDS, socket_connect_timeout=_SOCKET_SECONDS, driver_info=_DRIVER
+        )
+
+    async def keep_in_step(self) -> None:
+        """Call it every SYNC_SECONDS. It never raises. While Redis is unavailable, it retries every few seconds."""
+        if self._clock() < self._silent_until:
+            return
+        try:
+            await self.sync()
+        except (RedisError, OSError) as error:
+            self._silent_until = self._clock() + _PAUSE_SECONDS
+            _log.warning("rate limits are counted by this process alone", error=type(error).__name__)
+
+    async def sync(self) -> None:
+        """Adds the pending counts to Redis and reads the sums. Raises RedisError or OSError; the counts stay pending then."""
+        counted = [each for each in (limiter.counted() for limiter in self._limiters) if each.windows]
+        if not counted:
+            return
+        sent: list[tuple[_Window, int]] = []
+        async with self._redis.pipeline(transaction=False) as pipeline:
+            for each in counted:
+                for identity, window in each.windows.items():
+                    pipeline.hincrby(each.key, identity, window.pending)
+                    sent.append((window, window.pending))
+            for each in counted:
+                pipeline.expire(each.key, 2 * each.seconds)
+            sums = (await pipeline.execute())[: len(sent)]
+        for (window, amount), total in zip(sent, sums, strict=True):
+            window.total = int(total)
+            window.pending -= amount
+
+    async def close(self) -> None:
+        """Closes the connection."""
+        await self._redis.aclose()
