@@ -102,6 +102,7 @@ async def test_a_dead_mans_key_sends_the_heartbeat_and_opens_nothing_else(app: F
 @pytest.fixture
 async def every_answer(alice: Caller, operator: Caller, anonymous: Caller, fleet: Fleet) -> list[httpx.Response]:
     """Answers of every route in every mood, and of what is no route."""
+    alice.app.state.openapi = b"{}"  # takes a second to make; tests/api/test_docs_page.py reads it
     found = []
     for one in OPERATIONS:
         for caller in (operator, alice, anonymous):
