@@ -25,7 +25,7 @@ class Terminal:
         self._mine, theirs = pty.openpty()
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
         inherited = {"TERM": "xterm-256color", "COLUMNS": "", "LINES": "", "NO_COLOR": ""}
-        self.process = cli.start(*arguments, stdin=theirs, stdout=theirs, environ={**inherited, **(environ or {})})
+        self.process = cli.fork(*arguments, stdin=theirs, stdout=theirs, environ={**inherited, **(environ or {})})
         os.close(theirs)
         self._shown = bytearray()
         self._news = threading.Condition()

@@ -72,7 +72,7 @@ def test_events_are_filtered_by_the_api(api: FakeApi, cli: Cli) -> None:
 @pytest.mark.parametrize("as_json", [False, True])
 def test_tail_continues_after_the_last_event_when_the_connection_ends(api: FakeApi, cli: Cli, as_json: bool) -> None:
     api.events = [an_event(7), an_event(8, data={"n": 2})]
-    with cli.start("events", "tail", *(["--json"] if as_json else [])) as process:
+    with cli.fork("events", "tail", *(["--json"] if as_json else [])) as process:
         assert process.stdout is not None
         first = [process.stdout.readline(), process.stdout.readline()]
         api.events.append(an_event(9))
@@ -99,7 +99,7 @@ def test_tail_ends_when_the_api_rejects_it(api: FakeApi, cli: Cli) -> None:
 
 def test_tail_shows_the_chosen_types_alone(api: FakeApi, cli: Cli) -> None:
     api.events = [an_event(7), an_event(8), an_event(9)]
-    with cli.start("events", "tail", "--type", "lease.number8", "--type", "lease.number9") as process:
+    with cli.fork("events", "tail", "--type", "lease.number8", "--type", "lease.number9") as process:
         assert process.stdout is not None
         assert "lease.number8" in process.stdout.readline()
         process.kill()

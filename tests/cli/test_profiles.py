@@ -207,7 +207,7 @@ def test_what_makes_no_profile_is_not_added(cli: Cli, arguments: list[str], mess
 
 def test_a_person_types_the_key_unseen(api: FakeApi, cli: Cli) -> None:
     here, there = pty.openpty()
-    with cli.start("profile", "add", "lab", "--url", api.url, stdin=there) as process:
+    with cli.fork("profile", "add", "lab", "--url", api.url, stdin=there) as process:
         os.close(there)
         assert process.stderr is not None
         assert process.stderr.read(9) == "API key: "  # the last space comes once nothing is echoed any more

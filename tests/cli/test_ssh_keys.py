@@ -38,7 +38,7 @@ def answer(cli: Cli, text: str, *arguments: str) -> tuple[int, str]:
     """Runs a command at a terminal at which somebody types `text`. Exit code and standard error."""
     person, terminal = pty.openpty()
     os.write(person, text.encode())
-    with cli.start(*arguments, stdin=terminal) as process:
+    with cli.fork(*arguments, stdin=terminal) as process:
         os.close(terminal)
         _, errors = process.communicate(timeout=60)
     os.close(person)

@@ -27,7 +27,7 @@ class Terminal:
         self._mine, self.theirs = pty.openpty()
         fcntl.ioctl(self.theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
         self.before = termios.tcgetattr(self.theirs)
-        self.process = cli.start(
+        self.process = cli.fork(
             "ops",
             "top",
             "--interval",

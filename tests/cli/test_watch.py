@@ -181,7 +181,7 @@ def test_the_picture_shows_states_tries_connection_and_cost() -> None:
 def test_in_a_terminal_the_picture_ends_with_the_last_state(api: FakeApi, cli: Cli) -> None:
     api.add(a_lease(), PROVISIONING, BOOTING, ACTIVE, attempts=[REFUSED_ATTEMPT])
     reader, writer = pty.openpty()
-    with cli.start(
+    with cli.fork(
         "lease", "watch", "lease_01", "--until", "active", stdout=writer, environ={"TERM": "xterm"}
     ) as process:
         os.close(writer)
@@ -204,7 +204,7 @@ def _read_to_end(terminal: int) -> str:
 
 def test_ctrl_c_ends_a_watch_without_a_traceback(api: FakeApi, cli: Cli) -> None:
     api.add(a_lease())
-    process = cli.start("lease", "watch", "lease_01")
+    process = cli.fork("lease", "watch", "lease_01")
     assert process.stdout is not None
     assert "queued" in process.stdout.readline()
     process.send_signal(signal.SIGINT)
