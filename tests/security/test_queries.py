@@ -35,6 +35,7 @@ VALUES = (
     "x" * 900,
     "lease_01h455vb4pex5vsknk084sn02q",
 )
+NO_TIME = "must be a time such as 2030-01-31T12:00:00Z"
 HEADERS = (
     b"If-Match",
     b"If-None-Match",
@@ -166,3 +167,14 @@ async def test_no_time_that_a_calendar_does_not_have_is_an_error_of_ours(alice: 
             f"/v1/tenants/{alice.tenant_id}/keys", json={"name": "k", "role": "viewer", "expires_at": time}
         )
         assert made.status_code == (201 if time.endswith("Z") else 422), made.text
+
+
+async def test_a_number_is_no_time(alice: Caller) -> None:
+    """The description asks for a date and a time; pydantic takes a number for seconds or milliseconds since 1970."""
+    for number in ("1790000000", "60", "-1", "1.5e3", "1.6739293205687945e-167"):
+        asked = await alice.get("/v1/leases", params={"created_after": number})
+        made = await alice.post(
+            f"/v1/tenants/{alice.tenant_id}/keys", json={"name": "k", "role": "viewer", "expires_at": f"9{number}"}
+        )
+        for answer in (asked, made):
+            assert (answer.status_code, answer.json()["errors"][0]["detail"]) == (422, NO_TIME), (number, answer.text)

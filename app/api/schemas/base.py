@@ -18,6 +18,7 @@ from pydantic import (
     PlainSerializer,
     WithJsonSchema,
 )
+from pydantic_core import PydanticKnownError
 from typing_extensions import TypeAliasType
 
 from app.api.schemas import patterns
@@ -51,6 +52,13 @@ class Page(View):
 def _text(value: Any) -> Any:
     if not isinstance(value, str):
         raise ValueError("must be a string")  # noqa: TRY004 - pydantic turns only ValueError into a field error
+    return value
+
+
+def _time_text(value: Any) -> Any:
+    """Refuses numbers, which pydantic takes for seconds or milliseconds since 1970."""
+    if ":" not in _text(value):
+        raise PydanticKnownError("datetime_parsing", {"error": "it is no date with a time"})
     return value
 
 
@@ -100,5 +108,5 @@ Details = TypeAliasType(
 Moment = AwareDatetime
 "A time in a response: RFC 3339, UTC."
 
-Timestamp = Annotated[AwareDatetime, BeforeValidator(_text), Field(strict=False), AfterValidator(_utc)]
+Timestamp = Annotated[AwareDatetime, BeforeValidator(_time_text), Field(strict=False), AfterValidator(_utc)]
 "A time in a request: RFC 3339 with an offset. The API converts it to UTC."
