@@ -78,10 +78,10 @@ class Accounts:
         with self._database.begin() as connection:
             for account in self._configured.values():
                 config = account.model_dump(mode="json", exclude_defaults=True)
-                connection.execute(accounts.save_account(account.name, account.provider, config))
-            connection.execute(accounts.drain_accounts(names))
+                connection.execute(*accounts.save_account(account.name, account.provider, config))
+            connection.execute(*accounts.drain_accounts(names))
             if self._configured:
-                connection.execute(accounts.ensure_regions(self._places(self._configured)))
+                connection.execute(*accounts.ensure_regions(self._places(self._configured)))
 
     def places(self) -> list[tuple[str, str]]:
         """Every (account, region) to observe: configured ones, accounts left with live attempts, and regions left with them."""

@@ -4,7 +4,7 @@ The sticky hold stops every lease in its state (no launch, expiry, kill or close
 sets the hold when the database is a different one than before, or older than the clouds' tags.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -39,7 +39,7 @@ class FirstListings:
     def done(self, account: str, region: str) -> bool:
         """Whether a complete listing has finished that began after the start of this process."""
         place = (account, region)
-        if place not in self._done and self._database.first(brakes.listed_since(account, region, self.started_at)):
+        if place not in self._done and self._database.first(brakes.is_listed_since(account, region, self.started_at)):
             self._done.add(place)
         return place in self._done
 
@@ -48,7 +48,7 @@ class FirstListings:
 
         While the listing is neither done nor failed, no inventory process runs or none has reached the region yet.
         """
-        return self._database.first(brakes.listing_failed_since(account, region, self.started_at)) is not None
+        return self._database.first(brakes.has_failed_since(account, region, self.started_at)) is not None
 
 
 HELD_PAUSE = timedelta(seconds=2)
@@ -117,17 +117,18 @@ def set_hold(database: WorkerDatabase, reason: str) -> None:
 
 
 def mass_loss(
-    database: WorkerDatabase, account: str, region: str, counts: Iterable[tuple[str, int, int]]
+    database: WorkerDatabase, account: str, region: str, counts: Sequence[tuple[str, int, int]]
 ) -> frozenset[str]:
-    """Checks the losses of a cycle. `counts`: (kind, lost, live), kind vanished or rowless.
+    """Checks the losses of a cycle. `counts`: (kind, lost, live) of both kinds, vanished and rowless.
 
     Returns the kinds on which workers may not act: too many losses at once, and not yet in three consecutive cycles.
     """
     braked = set()
+    many = {kind: too_many(lost, live) for kind, lost, live in counts}
+    row = database.all(brakes.count_cycle(account, region, vanished=many[VANISHED], rowless=many[ROWLESS]))[0]
     for kind, lost, live in counts:
-        many = too_many(lost, live)
-        cycles: int = database.all(brakes.count_cycle(account, region, kind, many=many))[0].cycles
-        if many and cycles < CONFIRMING_CYCLES:
+        cycles: int = row._mapping[kind]  # noqa: SLF001 - SQLAlchemy's public name of it
+        if many[kind] and cycles < CONFIRMING_CYCLES:
             braked.add(kind)
             log.error(
                 "mass loss braked", account=account, region=region, kind=kind, lost=lost, live=live, cycles=cycles

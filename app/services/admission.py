@@ -148,7 +148,7 @@ class Admission:
             refusal = await budget_refusal(connection, wanted, within=principal.tenant_id)
             if refusal is not None:
                 raise refusal
-            await connection.execute(quota_statements.ensure_rows(needs.tenant_id, needs.minimum))
+            await connection.execute(*quota_statements.ensure_rows(needs.tenant_id, needs.minimum))
 
 
 async def check_terms(connection: AsyncConnection, tenant_id: TenantId, ttl_seconds: int) -> None:

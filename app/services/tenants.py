@@ -58,7 +58,7 @@ class TenantService:
                 if stored is not None:
                     return Created(stored.response, replayed=True)
                 raise NameTaken(f"There is a tenant named {values['name']!r}.")
-            await connection.execute(quota_statements.ensure_rows(row["id"], (GPUS, LEASES, SPEND_PER_HOUR)))
+            await connection.execute(*quota_statements.ensure_rows(row["id"], (GPUS, LEASES, SPEND_PER_HOUR)))
             await audit.record(
                 connection, principal, "tenant.create", target=row["id"], tenant_id=row["id"], after=_public(row)
             )

@@ -184,7 +184,7 @@ class Store:
         owner = {"labels": dict(new.labels), "key_id": new.key_id}
         values = {**LEASE, **times, **minimum, **owner}
         connection.execute(insert(lease).values(id=lease_id, tenant_id=tenant_id, **values))
-        connection.execute(quotas.remember(tenant_id, lease_id, claims))
+        connection.execute(*quotas.remember(tenant_id, lease_id, claims))
         return lease_id
 
     def budget(self, tenant_id: TenantId, amount: Decimal | str, **values: Any) -> str:

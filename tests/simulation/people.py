@@ -193,7 +193,7 @@ class People:
                 wait_until=func.now() + timedelta(seconds=min(wish["wait_seconds"], ttl)),
             )
         )
-        connection.execute(quotas.remember(whose, lease_id, minimum))
+        connection.execute(*quotas.remember(whose, lease_id, minimum))
 
     def _plan_changes(self, lease_id: LeaseId, ttl: float) -> None:
         random, scheduler = self._random, self._grounds.scheduler

@@ -140,7 +140,7 @@ class Fleet:
         request = {**REQUEST, **changes}
         least = reserved or self._least(request)
         with self.runtime.database.begin() as connection:
-            connection.execute(quotas.ensure_rows(self.tenant_id, least))
+            connection.execute(*quotas.ensure_rows(self.tenant_id, least))
             assert connection.execute(quotas.admit(self.tenant_id, least)).scalar_one(), "the quota leaves no room"
             row = {
                 "id": lease_id,
@@ -153,7 +153,7 @@ class Fleet:
             }
             spans = {"ttl": timedelta(seconds=ttl), "wait": timedelta(seconds=request["wait_seconds"])}
             connection.execute(_CREATE, {**plain(row), **spans})
-            connection.execute(quotas.remember(self.tenant_id, lease_id, least))
+            connection.execute(*quotas.remember(self.tenant_id, lease_id, least))
             if script is not None:
                 values = {"lease_id": lease_id, "tenant_id": self.tenant_id, "startup_script": script}
                 connection.execute(insert(lease_secret).values(**values))
@@ -331,7 +331,7 @@ class Fleet:
     def lose(self, lease_id: LeaseId) -> None:
         """The database was restored from a time before this lease."""
         with self.runtime.database.begin() as connection:
-            connection.execute(quotas.release(lease_id))
+            connection.execute(*quotas.release(lease_id))
             for table in (event, attempt, lease_secret):
                 connection.execute(delete(table).where(table.c.lease_id == lease_id))
             connection.execute(delete(lease).where(lease.c.id == lease_id))

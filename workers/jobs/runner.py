@@ -216,9 +216,8 @@ def ensure_jobs(runtime: Runtime, kinds: Mapping[str, JobSpec]) -> None:
     places = runtime.accounts.places()
     rows = {name: row for kind in kinds.values() for name, row in _rows(runtime, kind, places)}
     with runtime.database.begin() as connection:
-        if rows:
-            connection.execute(jobs.ensure(rows.values()))
-        connection.execute(jobs.keep_only(kinds, rows))
+        connection.execute(*jobs.ensure(rows.values()))
+        connection.execute(*jobs.keep_only(kinds, rows))
 
 
 def _rows(

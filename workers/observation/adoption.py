@@ -67,7 +67,7 @@ def _adopt(connection: Connection, runtime: Runtime, row: Row[Any]) -> None:
     connection.execute(statements.rebuild_attempts(_attempts(runtime, row, owner, known)))
     amounts = _amounts(row)
     connection.execute(statements.force_quota(owner.tenant_id, amounts))
-    connection.execute(quotas.remember(owner.tenant_id, owner.lease_id, amounts))
+    connection.execute(*quotas.remember(owner.tenant_id, owner.lease_id, amounts))
     commitments.fit(connection, [owner.lease_id])
     connection.execute(statements.adopted(row.account, row.region, row.instance_id))
 
@@ -102,7 +102,7 @@ def _join(connection: Connection, row: Row[Any], owner: OwnerTags, event: NewEve
         **WAKE,
     }
     connection.execute(*write(owner.lease_id, event, to=to, values=values))
-    connection.execute(quotas.release(owner.lease_id))
+    connection.execute(*quotas.release(owner.lease_id))
     return int(lease.attempts_count)
 
 

@@ -235,7 +235,7 @@ def _write_and_wake(runtime: Runtime, about: Iterable[str], writes: Iterable[Exe
     with runtime.database.begin() as connection:
         connection.execute(*locked(about))
         lease_ids = sorted({lease_id for write in writes for lease_id in execute(connection, write).scalars()})
-        connection.execute(statements.wake(lease_ids))
+        connection.execute(*statements.wake(lease_ids))
     runtime.nudge.set()
 
 

@@ -250,13 +250,13 @@ def _store_clean_ends(runtime: Runtime, rows: Sequence[Row[Any]], clean: frozens
     if ended:
         with runtime.database.begin() as connection:
             connection.execute(*locked({row.lease_id for row in ended}))
-            lease_ids = list(connection.execute(attempts.cleaned([row.id for row in ended])).scalars())
-            connection.execute(inventory.wake(lease_ids))
+            lease_ids = list(connection.execute(*attempts.cleaned([row.id for row in ended])).scalars())
+            connection.execute(*inventory.wake(lease_ids))
 
 
 def _write(runtime: Runtime, about: Iterable[str], observed: inventory.Observed) -> None:
     with runtime.database.begin() as connection:
         connection.execute(*locked(about))
         lease_ids = list(connection.execute(*observed.statement()).scalars())
-        connection.execute(inventory.wake(lease_ids))
+        connection.execute(*inventory.wake(lease_ids))
     runtime.nudge.set()

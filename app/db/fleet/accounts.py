@@ -4,9 +4,13 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from sqlalchemy import (
+    ARRAY,
     ColumnElement,
     Text,
+    TextClause,
     Update,
+    all_,
+    any_,
     bindparam,
     case,
     cast,
@@ -15,24 +19,30 @@ from sqlalchemy import (
     not_,
     or_,
     select,
+    text,
     true,
     update,
 )
 from sqlalchemy.dialects.postgresql import JSONB, Insert, insert
 
 from app.db.core.column_types import Json
-from app.db.core.prepared import Bound
+from app.db.core.prepared import Bound, plain, setting
 from app.db.core.statements import AnySelect
 from app.db.schema.tables import account, account_region, attempt, installation, lease
 from app.domain.leases import LIVE_ATTEMPT
 
 _NAMED = bindparam("named", type_=Text)
 _ANSWERED = bindparam("answered", type_=Text)
+_CONFIGURED = bindparam("configured", type_=ARRAY(Text))
+
+_INSTALLATION = select(
+    installation.c.id, installation.c.token_key, installation.c.hold, installation.c.launches_stopped
+)
 
 
-def installation_row() -> AnySelect:
+def installation_row() -> Bound[AnySelect]:
     """The one row: id, token_key, hold, launches_stopped."""
-    return select(installation.c.id, installation.c.token_key, installation.c.hold, installation.c.launches_stopped)
+    return Bound(_INSTALLATION, {})
 
 
 def brakes() -> AnySelect:
@@ -40,34 +50,43 @@ def brakes() -> AnySelect:
     return select(installation.c.hold, installation.c.launches_stopped)
 
 
-def save_account(name: str, provider: str, config: Mapping[str, Any]) -> Insert:
+_SAVED = insert(account).values(**setting(account, (("name", None), ("provider", None), ("config", None))))
+_SAVE = _SAVED.on_conflict_do_update(
+    index_elements=[account.c.name],
+    set_={
+        "config": _SAVED.excluded.config,
+        "provider": _SAVED.excluded.provider,
+        "state": case((account.c.state == "draining", "unchecked"), else_=account.c.state),
+    },
+)
+
+
+def save_account(name: str, provider: str, config: Mapping[str, Any]) -> Bound[Insert]:
     """Stores the settings of a configured account. One that was draining is in use again."""
-    statement = insert(account).values(name=name, provider=provider, config=dict(config))
-    return statement.on_conflict_do_update(
-        index_elements=[account.c.name],
-        set_={
-            "config": statement.excluded.config,
-            "provider": statement.excluded.provider,
-            "state": case((account.c.state == "draining", "unchecked"), else_=account.c.state),
-        },
-    )
+    return Bound(_SAVE, plain({"name": name, "provider": provider, "config": dict(config)}))
 
 
-def drain_accounts(configured: Iterable[str]) -> Update:
+_DRAIN = update(account).where(account.c.name != all_(_CONFIGURED)).values(state="draining")
+
+
+def drain_accounts(configured: Iterable[str]) -> Bound[Update]:
     """Accounts that left the configuration: served from their stored settings, used for nothing new."""
-    return update(account).where(account.c.name.not_in(list(configured))).values(state="draining")
+    return Bound(_DRAIN, {"configured": list(configured)})
 
 
-def accounts_in_use(configured: Iterable[str]) -> AnySelect:
+_LIVE = (
+    select(attempt.c.id)
+    .where(attempt.c.account == account.c.name, attempt.c.state.in_([str(state) for state in LIVE_ATTEMPT]))
+    .exists()
+)
+_IN_USE = select(account.c.name, account.c.provider, account.c.config, account.c.state, account.c.identity).where(
+    or_(account.c.name == any_(_CONFIGURED), _LIVE)
+)
+
+
+def accounts_in_use(configured: Iterable[str]) -> Bound[AnySelect]:
     """Configured accounts, and others while an attempt of theirs lives: (name, provider, config, state, identity)."""
-    live = (
-        select(attempt.c.id)
-        .where(attempt.c.account == account.c.name, attempt.c.state.in_([str(s) for s in LIVE_ATTEMPT]))
-        .exists()
-    )
-    return select(account.c.name, account.c.provider, account.c.config, account.c.state, account.c.identity).where(
-        or_(account.c.name.in_(list(configured)), live)
-    )
+    return Bound(_IN_USE, {"configured": list(configured)})
 
 
 def configured_regions() -> AnySelect:
@@ -83,16 +102,28 @@ def configured_regions() -> AnySelect:
     )
 
 
-def places_in_use() -> AnySelect:
+_OPEN = or_(attempt.c.state.in_([str(state) for state in LIVE_ATTEMPT]), not_(attempt.c.clean))
+_PLACES_IN_USE = select(attempt.c.account, attempt.c.region).where(_OPEN).distinct()
+
+
+def places_in_use() -> Bound[AnySelect]:
     """(account, region) wherever an attempt lives or has left something behind, configured or not."""
-    open_ = or_(attempt.c.state.in_([str(state) for state in LIVE_ATTEMPT]), not_(attempt.c.clean))
-    return select(attempt.c.account, attempt.c.region).where(open_).distinct()
+    return Bound(_PLACES_IN_USE, {})
 
 
-def ensure_regions(places: Iterable[tuple[str, str]]) -> Insert:
+_ENSURE_REGIONS = text(
+    """
+    INSERT INTO account_region (account, region)
+    SELECT * FROM unnest(CAST(:accounts AS text[]), CAST(:regions AS text[]))
+    ON CONFLICT DO NOTHING
+    """
+)
+
+
+def ensure_regions(places: Iterable[tuple[str, str]]) -> Bound[TextClause]:
     """Rows for (account, region) pairs that are new."""
-    rows = [{"account": name, "region": region} for name, region in places]
-    return insert(account_region).values(rows).on_conflict_do_nothing()
+    pairs = list(places)
+    return Bound(_ENSURE_REGIONS, {"accounts": [name for name, _ in pairs], "regions": [region for _, region in pairs]})
 
 
 _OK = (

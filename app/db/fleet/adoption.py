@@ -3,35 +3,34 @@
 from collections.abc import Mapping
 from typing import Any
 
-from sqlalchemy import Executable, Update, func, select, text, tuple_, update
+from sqlalchemy import Executable, Text, Update, bindparam, func, select, text, tuple_, update
 from sqlalchemy.dialects.postgresql import Insert, insert
 
+from app.db.core.prepared import Bound
 from app.db.core.statements import AnySelect
 from app.db.fleet.offerings import TYPE_COLUMNS
 from app.db.schema.tables import attempt, lease, offering, orphan, tenant
 from app.domain.ids import LeaseId, TenantId
 from app.domain.leases import LIVE_ATTEMPT
 
-
-def requested(account: str, region: str) -> AnySelect:
-    """Open orphans that an operator wants adopted, with the facts of their offering as far as they are known."""
-    key = (offering.c.account, offering.c.region, offering.c.zone, offering.c.instance_type, offering.c.market)
-    here = (orphan.c.account, orphan.c.region, orphan.c.zone, orphan.c.instance_type, orphan.c.market)
-    return (
-        select(
-            orphan,
-            *(offering.c[name] for name in TYPE_COLUMNS),
-            offering.c.price_per_hour.label("offering_price"),
-        )
-        .select_from(orphan.outerjoin(offering, tuple_(*key) == tuple_(*here)))
-        .where(
-            orphan.c.account == account,
-            orphan.c.region == region,
-            orphan.c.state.in_(["seen", "ending"]),
-            orphan.c.adopt_requested_at.is_not(None),
-            orphan.c.adopt_error.is_(None),
-        )
+_KEY = ("account", "region", "zone", "instance_type", "market")
+_OFFERED = tuple_(*(offering.c[name] for name in _KEY)) == tuple_(*(orphan.c[name] for name in _KEY))
+_REQUESTED = (
+    select(orphan, *(offering.c[name] for name in TYPE_COLUMNS), offering.c.price_per_hour.label("offering_price"))
+    .select_from(orphan.outerjoin(offering, _OFFERED))
+    .where(
+        orphan.c.account == bindparam("here_account", type_=Text),
+        orphan.c.region == bindparam("here_region", type_=Text),
+        orphan.c.state.in_(["seen", "ending"]),
+        orphan.c.adopt_requested_at.is_not(None),
+        orphan.c.adopt_error.is_(None),
     )
+)
+
+
+def requested(account: str, region: str) -> Bound[AnySelect]:
+    """Open orphans that an operator wants adopted, with the facts of their offering as far as they are known."""
+    return Bound(_REQUESTED, {"here_account": account, "here_region": region})
 
 
 def tenant_exists(tenant_id: TenantId) -> AnySelect:

@@ -4,6 +4,7 @@ import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from decimal import Decimal
+from functools import lru_cache
 from typing import Any
 
 from sqlalchemy import (
@@ -17,6 +18,7 @@ from sqlalchemy import (
     Update,
     all_,
     and_,
+    any_,
     bindparam,
     exists,
     func,
@@ -26,8 +28,9 @@ from sqlalchemy import (
     update,
 )
 
+from app.db.core.column_types import Time
 from app.db.core.ids import new_id
-from app.db.core.prepared import Bound
+from app.db.core.prepared import Bound, Shape, plain, setting, shape
 from app.db.core.statements import AnySelect
 from app.db.operations import cluster
 from app.db.schema.tables import account_region, attempt, installation, lease, orphan
@@ -190,13 +193,16 @@ class Observed:
         return Bound(_OBSERVED, self._columns)
 
 
-def watched(account: str, region: str, at: datetime) -> Update:
+_REGION_HERE = (
+    account_region.c.account == bindparam("here_account", type_=Text),
+    account_region.c.region == bindparam("here_region", type_=Text),
+)
+_WATCHED = update(account_region).where(*_REGION_HERE).values(last_watched_at=bindparam("at", type_=Time))
+
+
+def watched(account: str, region: str, at: datetime) -> Bound[Update]:
     """Records that a watch of the VMs in change began at `at`: their time-outs may be evaluated."""
-    return (
-        update(account_region)
-        .where(account_region.c.account == account, account_region.c.region == region)
-        .values(last_watched_at=at)
-    )
+    return Bound(_WATCHED, {"here_account": account, "here_region": region, "at": at})
 
 
 _FOUND = text(
@@ -214,9 +220,12 @@ _FOUND = text(
 )
 
 
-def _in_order(table: Table, ids: Iterable[str]) -> AnySelect:
-    """These ids, locked one after the other in ascending order: see _LOCKED."""
-    locked = select(table.c.id).where(table.c.id.in_(list(ids))).order_by(table.c.id).with_for_update(key_share=True)
+_IDS = bindparam("ids", type_=ARRAY(Text))
+
+
+def _in_order(table: Table) -> AnySelect:
+    """The ids of the parameter `ids`, locked one after the other in ascending order: see _LOCKED."""
+    locked = select(table.c.id).where(table.c.id == any_(_IDS)).order_by(table.c.id).with_for_update(key_share=True)
     return select(locked.cte("locked").c.id)
 
 
@@ -239,41 +248,53 @@ def found(rows: Sequence[tuple[str, str, VmState, str | None, str | None, str | 
     )
 
 
-def absent(attempt_ids: Sequence[str], last_seen_at: datetime | None) -> Update:
+_LAST_SEEN = bindparam("last_seen_at", type_=Time)
+_ABSENT = (
+    update(attempt)
+    .where(
+        attempt.c.id.in_(_in_order(attempt)),
+        attempt.c.state == "known",
+        attempt.c.vm_state.not_in(["gone", "absent"]),
+    )
+    .values(
+        vm_state="absent",
+        vm_state_at=func.greatest(func.coalesce(_LAST_SEEN, attempt.c.known_at), attempt.c.known_at),
+        retry_at=None,
+    )
+    .returning(attempt.c.lease_id)
+)
+
+
+def absent(attempt_ids: Sequence[str], last_seen_at: datetime | None) -> Bound[Update]:
     """Marks VMs that a complete listing does not show.
 
     `last_seen_at`: when they were last observed alive. That is the start of the last trusted listing that covered every
     VM.
     """
-    return (
-        update(attempt)
-        .where(
-            attempt.c.id.in_(_in_order(attempt, attempt_ids)),
-            attempt.c.state == "known",
-            attempt.c.vm_state.not_in(["gone", "absent"]),
-        )
-        .values(
-            vm_state="absent",
-            vm_state_at=func.greatest(func.coalesce(last_seen_at, attempt.c.known_at), attempt.c.known_at),
-            retry_at=None,
-        )
-        .returning(attempt.c.lease_id)
+    return Bound(_ABSENT, {"ids": list(attempt_ids), "last_seen_at": last_seen_at})
+
+
+_STARTED = bindparam("started_at", type_=Time)
+_LAST_EMPTY = attempt.c.last_empty_listing_at
+_SEEN_NOTHING = (
+    update(attempt)
+    .where(
+        attempt.c.id.in_(_in_order(attempt)),
+        attempt.c.state == "settling",
+        or_(_LAST_EMPTY.is_(None), _STARTED - bindparam("gap", type_=Interval) >= _LAST_EMPTY),
     )
+    .values(empty_listings=attempt.c.empty_listings + 1, last_empty_listing_at=_STARTED, retry_at=None)
+    .returning(attempt.c.lease_id)
+)
 
 
-def seen_nothing(attempt_ids: Sequence[str], listing_started_at: datetime, *, gap_seconds: float) -> Update:
+def seen_nothing(attempt_ids: Sequence[str], listing_started_at: datetime, *, gap_seconds: float) -> Bound[Update]:
     """Counts one more complete listing that does not show what a settling attempt may have created.
 
     It counts if it began `gap_seconds` after the last counted listing: another process may have counted one meanwhile.
     """
-    last = attempt.c.last_empty_listing_at
-    apart = or_(last.is_(None), last <= listing_started_at - timedelta(seconds=gap_seconds))
-    return (
-        update(attempt)
-        .where(attempt.c.id.in_(_in_order(attempt, attempt_ids)), attempt.c.state == "settling", apart)
-        .values(empty_listings=attempt.c.empty_listings + 1, last_empty_listing_at=listing_started_at, retry_at=None)
-        .returning(attempt.c.lease_id)
-    )
+    gap = timedelta(seconds=gap_seconds)
+    return Bound(_SEEN_NOTHING, {"ids": list(attempt_ids), "started_at": listing_started_at, "gap": gap})
 
 
 _RETAGGED = text(
@@ -300,27 +321,44 @@ NO_NOTICE_YET = and_(lease.c.interruption.is_(None), lease.c.ended_at.is_(None))
 """Guard: an interruption is recorded once, and only while the lease has not ended."""
 
 
-def wake(lease_ids: Iterable[str]) -> Update:
+_WAKE = (
+    update(lease)
+    .where(lease.c.id.in_(_in_order(lease)), lease.c.ended_at.is_(None))
+    .values(next_due=func.now(), wake_count=lease.c.wake_count + 1)
+)
+
+
+def wake(lease_ids: Iterable[str]) -> Bound[Update]:
     """Makes leases due now, even when a worker is just about to postpone them."""
-    return (
-        update(lease)
-        .where(lease.c.id.in_(_in_order(lease, lease_ids)), lease.c.ended_at.is_(None))
-        .values(next_due=func.now(), wake_count=lease.c.wake_count + 1)
-    )
+    return Bound(_WAKE, {"ids": list(lease_ids)})
 
 
-def region_rows(account: str, regions: Iterable[str]) -> AnySelect:
+_REGION_ROWS = select(
+    account_region.c.region,
+    account_region.c.last_complete_listing_at,
+    account_region.c.cycles,
+    account_region.c.last_error,
+    func.now().label("now"),
+).where(
+    account_region.c.account == bindparam("here_account", type_=Text),
+    account_region.c.region == any_(bindparam("regions", type_=ARRAY(Text))),
+)
+
+
+def region_rows(account: str, regions: Iterable[str]) -> Bound[AnySelect]:
     """(region, last_complete_listing_at, cycles, last_error, now) of regions of an account.
 
     All rows have the same `now`.
     """
-    return select(
-        account_region.c.region,
-        account_region.c.last_complete_listing_at,
-        account_region.c.cycles,
-        account_region.c.last_error,
-        func.now().label("now"),
-    ).where(account_region.c.account == account, account_region.c.region.in_(list(regions)))
+    return Bound(_REGION_ROWS, {"here_account": account, "regions": sorted(regions)})
+
+
+_ONE_MORE_CYCLE = account_region.c.cycles + 1
+
+
+@lru_cache(maxsize=4)
+def _listed(columns: Shape) -> Update:
+    return update(account_region).where(*_REGION_HERE).values(**setting(account_region, columns))
 
 
 def listed(
@@ -332,7 +370,7 @@ def listed(
     cost: tuple[int, Decimal],
     all_well: bool,
     all_zones: bool,
-) -> Update:
+) -> Bound[Update]:
     """Records a complete listing: every unchanged lease of the region counts as observed when the listing began.
 
     This does not apply to an untrusted listing (`all_well` false). Nor does it apply to a listing that does not cover a
@@ -343,17 +381,13 @@ def listed(
         "listed": count,
         "listing_calls": cost[0],
         "listing_seconds": cost[1],
-        "cycles": account_region.c.cycles + 1,
+        "cycles": _ONE_MORE_CYCLE,
     }
     if all_well:
         values["last_error"] = None
     if all_well and all_zones:
         values["last_complete_listing_at"] = started_at
-    return (
-        update(account_region)
-        .where(account_region.c.account == account, account_region.c.region == region)
-        .values(values)
-    )
+    return Bound(_listed(shape(values)), {"here_account": account, "here_region": region, **plain(values)})
 
 
 _STILL_LOST = "(o.cause = 'lost_row' AND excluded.cause = 'other_attempt' AND o.state IN ('seen', 'ending'))"
@@ -396,22 +430,20 @@ def sight(values: dict[str, Any], *, grace_seconds: float | None) -> Bound[Execu
     )
 
 
-def lost_before(account: str, region: str, instance_ids: Sequence[str]) -> AnySelect:
-    """(instance_id) of those that were recorded before as VMs of a lost row."""
-    return select(orphan.c.instance_id).where(
-        orphan.c.account == account,
-        orphan.c.region == region,
-        orphan.c.instance_id.in_(instance_ids),
-        orphan.c.cause == "lost_row",
-    )
-
-
 _PROVEN = orphan.c.cause.in_(["ended_lease", "other_attempt"])
 """A row proves that no lease owns the VM any more."""
 _ORPHAN_HERE = (
     orphan.c.account == bindparam("here_account", type_=Text),
     orphan.c.region == bindparam("here_region", type_=Text),
 )
+_LOST_BEFORE = select(orphan.c.instance_id).where(
+    *_ORPHAN_HERE, orphan.c.instance_id == any_(_IDS), orphan.c.cause == "lost_row"
+)
+
+
+def lost_before(account: str, region: str, instance_ids: Sequence[str]) -> Bound[AnySelect]:
+    """(instance_id) of those that were recorded before as VMs of a lost row."""
+    return Bound(_LOST_BEFORE, {"here_account": account, "here_region": region, "ids": list(instance_ids)})
 
 
 def _orphans_due() -> Update:

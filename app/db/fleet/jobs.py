@@ -14,6 +14,8 @@ from sqlalchemy import (
     Text,
     TextClause,
     Update,
+    all_,
+    any_,
     bindparam,
     case,
     delete,
@@ -37,14 +39,31 @@ DEADMAN = "deadman"
 """Name and kind of the heartbeat of `gpulease deadman`, which is no process of this installation."""
 
 
-def ensure(rows: Iterable[Mapping[str, Any]]) -> Insert:
+_COLUMNS = ("name", "kind", "account", "region")
+_ENSURE = text(
+    """
+    INSERT INTO periodic_job (name, kind, account, region)
+    SELECT * FROM unnest(CAST(:name AS text[]), CAST(:kind AS text[]), CAST(:account AS text[]), CAST(:region AS text[]))
+    ON CONFLICT DO NOTHING
+    """
+)
+
+
+def ensure(rows: Iterable[Mapping[str, Any]]) -> Bound[TextClause]:
     """Inserts the rows (name, kind, account, region) that are missing."""
-    return insert(periodic_job).values(list(rows)).on_conflict_do_nothing()
+    given = list(rows)
+    return Bound(_ENSURE, {column: [row[column] for row in given] for column in _COLUMNS})
 
 
-def keep_only(kinds: Iterable[str], names: Iterable[str]) -> Delete:
+_KEEP_ONLY = delete(periodic_job).where(
+    periodic_job.c.kind == any_(bindparam("kinds", type_=ARRAY(Text))),
+    periodic_job.c.name != all_(bindparam("names", type_=ARRAY(Text))),
+)
+
+
+def keep_only(kinds: Iterable[str], names: Iterable[str]) -> Bound[Delete]:
     """Deletes jobs of these kinds that are not among `names`."""
-    return delete(periodic_job).where(periodic_job.c.kind.in_(list(kinds)), periodic_job.c.name.not_in(list(names)))
+    return Bound(_KEEP_ONLY, {"kinds": list(kinds), "names": list(names)})
 
 
 def claim_due(

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from sqlalchemy import (
+    ARRAY,
     Case,
     ColumnElement,
     Interval,
@@ -326,28 +327,29 @@ def end(
     before: AttemptState,
     clean: bool,
     error: Mapping[str, Any] | None = None,
-) -> Update:
+) -> Bound[Update]:
     """Ends an attempt as refused or dead, while the lease is ours. Returns its billing period and prices, to close it.
 
     `before`: the state on which the decision was based. An attempt whose VM was found meanwhile stays live.
     """
-    values: dict[str, Any] = {
-        "state": str(state),
-        "clean": clean,
-        "ended_at": func.now(),
-        "billing_ended_at": _billing_end(),
-    }
+    values: dict[str, Any] = {"state": str(state), "clean": clean}
     if error is not None:
         values["error"] = dict(error)
+    given = {"attempt": attempt_id, "before": str(before), "claim": claim_id}
+    return Bound(_end(shape(values)), {**given, **plain(values)})
+
+
+@lru_cache(maxsize=2)
+def _end(columns: Shape) -> Update:
     return (
         update(attempt)
         .where(
-            attempt.c.id == attempt_id,
-            attempt.c.state == str(before),
+            _THIS,
+            attempt.c.state == bindparam("before", type_=Text),
             attempt.c.lease_id == lease.c.id,
-            lease.c.claim_id == claim_id,
+            lease.c.claim_id == bindparam("claim", type_=Uuid),
         )
-        .values(**values)
+        .values(**setting(attempt, columns), ended_at=func.now(), billing_ended_at=_billing_end())
         .returning(
             attempt.c.billing_started_at,
             attempt.c.billing_ended_at,
@@ -386,9 +388,17 @@ def tried_since(lease_id: LeaseId, since: datetime) -> AnySelect:
     return tried.where(attempt.c.lease_id == lease_id, attempt.c.created_at >= since).order_by(attempt.c.n)
 
 
-def cleaned(attempt_ids: Sequence[str]) -> Update:
+_CLEANED = (
+    update(attempt)
+    .where(attempt.c.id == func.any(bindparam("ids", type_=ARRAY(Text))))
+    .values(clean=True)
+    .returning(attempt.c.lease_id)
+)
+
+
+def cleaned(attempt_ids: Sequence[str]) -> Bound[Update]:
     """Marks ended attempts without any leftover resource that costs money. Returns their lease ids."""
-    return update(attempt).where(attempt.c.id.in_(attempt_ids)).values(clean=True).returning(attempt.c.lease_id)
+    return Bound(_CLEANED, {"ids": list(attempt_ids)})
 
 
 _WATCHED = text(

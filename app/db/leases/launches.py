@@ -85,15 +85,20 @@ def private(lease_ids: Iterable[LeaseId]) -> Bound[AnySelect]:
     return Bound(_PRIVATE, {"leases": list(lease_ids)})
 
 
-def forget_script(lease_id: LeaseId) -> Delete:
+_OF = bindparam("of", type_=Text)
+_ALONE = exists().where(lease.c.id == _OF, lease.c.group_id.is_(None))
+_FORGET_SCRIPT = delete(lease_secret).where(lease_secret.c.lease_id == _OF, _ALONE)
+_FORGET_PARAMS = update(attempt).where(attempt.c.lease_id == _OF).values(params=None)
+
+
+def forget_script(lease_id: LeaseId) -> Bound[Delete]:
     """Deletes the startup script of a lease that has ended. That of a member is kept for others, until its group ends."""
-    alone = exists().where(lease.c.id == lease_id, lease.c.group_id.is_(None))
-    return delete(lease_secret).where(lease_secret.c.lease_id == lease_id, alone)
+    return Bound(_FORGET_SCRIPT, {"of": lease_id})
 
 
-def forget_params(lease_id: LeaseId) -> Update:
+def forget_params(lease_id: LeaseId) -> Bound[Update]:
     """Clears the sent parameters, which may contain the startup script too. Their hash stays."""
-    return update(attempt).where(attempt.c.lease_id == lease_id).values(params=None)
+    return Bound(_FORGET_PARAMS, {"of": lease_id})
 
 
 def reserve_slot(lease_id: LeaseId, claim_id: UUID, bucket: str, slot: datetime) -> Update:

@@ -2,13 +2,19 @@
 
 from collections.abc import Iterable
 from datetime import datetime
+from typing import Any
 
 from sqlalchemy import (
+    ARRAY,
+    Boolean,
     ColumnElement,
     Executable,
+    Text,
     Update,
     and_,
+    any_,
     bindparam,
+    case,
     exists,
     func,
     not_,
@@ -19,14 +25,17 @@ from sqlalchemy import (
 )
 
 from app.db.core.column_types import Time
+from app.db.core.prepared import Bound
 from app.db.core.statements import AnySelect
 from app.db.operations import cluster
 from app.db.schema.tables import account_region, installation, lease, periodic_job
 
+_NOW = select(func.now().label("now"))
 
-def now() -> AnySelect:
+
+def now() -> Bound[AnySelect]:
     """The database's clock."""
-    return select(func.now().label("now"))
+    return Bound(_NOW, {})
 
 
 def set_hold(reason: str) -> Update:
@@ -62,21 +71,20 @@ MAY_RESTORE_TERM = and_(lease.c.term_in_doubt, lease.c.expires_at < bindparam("p
 """
 
 
-def terms_read(lease_ids: Iterable[str]) -> Update:
+_TERMS_READ = (
+    update(lease)
+    .where(lease.c.id == any_(bindparam("ids", type_=ARRAY(Text))), lease.c.term_in_doubt)
+    .values(term_in_doubt=False)
+    .returning(lease.c.id)
+)
+
+
+def terms_read(lease_ids: Iterable[str]) -> Bound[Update]:
     """The deadline tags of these leases' VMs were read: their terms are in doubt no more. Answers the ids."""
-    return (
-        update(lease)
-        .where(lease.c.id.in_(list(lease_ids)), lease.c.term_in_doubt)
-        .values(term_in_doubt=False)
-        .returning(lease.c.id)
-    )
+    return Bound(_TERMS_READ, {"ids": list(lease_ids)})
 
 
-Name = str | ColumnElement[str]
-Since = datetime | ColumnElement[datetime]
-
-
-def listed_since(account: Name, region: Name, since: Since) -> AnySelect:
+def listed_since(account: ColumnElement[Any], region: ColumnElement[Any], since: ColumnElement[Any]) -> AnySelect:
     """A row when a complete listing of the place began after `since`."""
     return select(account_region.c.account).where(
         account_region.c.account == account,
@@ -85,7 +93,9 @@ def listed_since(account: Name, region: Name, since: Since) -> AnySelect:
     )
 
 
-def listing_failed_since(account: Name, region: Name, since: Since) -> AnySelect:
+def listing_failed_since(
+    account: ColumnElement[Any], region: ColumnElement[Any], since: ColumnElement[Any]
+) -> AnySelect:
     """A row when the inventory job of the place began after `since` and ended with an error."""
     job = periodic_job.c
     return select(job.name).where(
@@ -98,12 +108,37 @@ def listing_failed_since(account: Name, region: Name, since: Since) -> AnySelect
     )
 
 
-def count_cycle(account: str, region: str, kind: str, *, many: bool) -> Update:
-    """Counts cycles in a row with a mass loss of this kind (vanished, rowless). Answers (cycles)."""
-    column = {"vanished": account_region.c.vanish_cycles, "rowless": account_region.c.rowless_cycles}[kind]
-    return (
-        update(account_region)
-        .where(account_region.c.account == account, account_region.c.region == region)
-        .values({column: column + 1 if many else 0})
-        .returning(column.label("cycles"))
+_PLACE = (bindparam("account_name", type_=Text), bindparam("region_name", type_=Text))
+_SINCE = bindparam("since", type_=Time)
+_LISTED_SINCE = listed_since(*_PLACE, _SINCE)
+_LISTING_FAILED_SINCE = listing_failed_since(*_PLACE, _SINCE)
+
+
+def is_listed_since(account: str, region: str, since: datetime) -> Bound[AnySelect]:
+    """`listed_since` of one place."""
+    return Bound(_LISTED_SINCE, {"account_name": account, "region_name": region, "since": since})
+
+
+def has_failed_since(account: str, region: str, since: datetime) -> Bound[AnySelect]:
+    """`listing_failed_since` of one place."""
+    return Bound(_LISTING_FAILED_SINCE, {"account_name": account, "region_name": region, "since": since})
+
+
+_CYCLES = {"vanished": account_region.c.vanish_cycles, "rowless": account_region.c.rowless_cycles}
+_COUNT_CYCLE = (
+    update(account_region)
+    .where(account_region.c.account == _PLACE[0], account_region.c.region == _PLACE[1])
+    .values(
+        {
+            column: case((bindparam(f"many_{kind}", type_=Boolean), column + 1), else_=0)
+            for kind, column in _CYCLES.items()
+        }
     )
+    .returning(*(column.label(kind) for kind, column in _CYCLES.items()))
+)
+
+
+def count_cycle(account: str, region: str, *, vanished: bool, rowless: bool) -> Bound[Update]:
+    """Counts cycles in a row with a mass loss of each kind. Answers (vanished, rowless)."""
+    place = {"account_name": account, "region_name": region}
+    return Bound(_COUNT_CYCLE, {**place, "many_vanished": vanished, "many_rowless": rowless})

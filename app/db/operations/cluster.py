@@ -10,6 +10,7 @@ from typing import Any
 
 from sqlalchemy import Boolean, ColumnElement, Executable, Integer, ScalarSelect, Text, literal_column, select, text
 
+from app.db.core.prepared import Bound
 from app.db.schema.tables import installation
 
 _IDENTIFIER = "(SELECT system_identifier::text FROM pg_control_system())"
@@ -53,11 +54,11 @@ _REMEMBER = text(
 )
 
 
-def compare() -> Executable:
+def compare() -> Bound[Executable]:
     """One row (is_known, is_standby: the server only replays another one, stored: whether all is stored, is_same_database)."""
-    return _CLUSTER
+    return Bound(_CLUSTER, {})
 
 
-def remember() -> Executable:
+def remember() -> Bound[Executable]:
     """Stores what is not stored yet of the running cluster."""
-    return _REMEMBER
+    return Bound(_REMEMBER, {})

@@ -12,12 +12,10 @@ from decimal import Decimal
 from typing import Any
 
 from sqlalchemy import Executable, Integer, Interval, TextClause, bindparam, text
-from sqlalchemy.dialects.postgresql import Insert, insert
 
 from app.db.core.column_types import Amount, Id, Json
 from app.db.core.compiled import Compiled
 from app.db.core.prepared import Bound
-from app.db.schema.tables import quota, quota_claim
 from app.db.tenancy import commitments
 from app.domain.ids import LeaseId, TenantId
 
@@ -203,31 +201,39 @@ def recommit(tenant_id: str, lease_id: str) -> Bound[TextClause]:
     return Bound(_RECOMMIT, {"tenant_id": tenant_id, "leases": [lease_id]})
 
 
-def release(lease_id: LeaseId) -> Executable:
+def release(lease_id: LeaseId) -> Bound[TextClause]:
     """Releases all that the lease has reserved. A second call finds no claim, and changes nothing.
 
     What a lease that has ended cost in the period of a budget is spent.
     """
-    return _RELEASE.bindparams(lease_id=lease_id)
+    return Bound(_RELEASE, {"lease_id": lease_id})
 
 
-def remember(tenant_id: TenantId, lease_id: LeaseId, amounts: Mapping[str, Decimal]) -> Insert:
-    """Writes the current reservation of the lease. `amounts` must not be empty."""
-    rows = [
-        {"lease_id": lease_id, "tenant_id": tenant_id, "resource": name, "amount": amount}
-        for name, amount in sorted(amounts.items())
-    ]
-    statement = insert(quota_claim).values(rows)
-    return statement.on_conflict_do_update(
-        index_elements=[quota_claim.c.lease_id, quota_claim.c.resource],
-        set_={"amount": statement.excluded.amount},
-    )
+_REMEMBER = text(
+    f"""
+    INSERT INTO quota_claim (lease_id, tenant_id, resource, amount)
+    SELECT CAST(:lease_id AS text), CAST(:tenant_id AS text), w.resource, w.amount FROM ({_WANTED}) w
+    ON CONFLICT (lease_id, resource) DO UPDATE SET amount = excluded.amount
+    """
+)
 
 
-def ensure_rows(tenant_id: TenantId, resources: Iterable[str]) -> Insert:
+def remember(tenant_id: TenantId, lease_id: LeaseId, amounts: Mapping[str, Decimal]) -> Bound[TextClause]:
+    """Writes the current reservation of the lease."""
+    return Bound(_REMEMBER, {"lease_id": lease_id, "tenant_id": tenant_id, **_arrays(dict(sorted(amounts.items())))})
+
+
+_ENSURE_ROWS = text(
+    """
+    INSERT INTO quota (tenant_id, resource)
+    SELECT CAST(:tenant_id AS text), * FROM unnest(CAST(:resources AS text[])) ON CONFLICT DO NOTHING
+    """
+)
+
+
+def ensure_rows(tenant_id: TenantId, resources: Iterable[str]) -> Bound[TextClause]:
     """Inserts the rows that count the use of resources without a limit."""
-    rows = [{"tenant_id": tenant_id, "resource": name} for name in sorted(resources)]
-    return insert(quota).values(rows).on_conflict_do_nothing()
+    return Bound(_ENSURE_ROWS, {"tenant_id": tenant_id, "resources": sorted(resources)})
 
 
 RECOUNT = text(

@@ -209,7 +209,7 @@ def test_a_listing_that_was_not_believed_or_left_a_zone_out_is_no_time_that_vms_
     assert (row.cycles, row.last_complete_listing_at) == (2, AT)
 
 
-def listed(started_at: datetime, *, all_well: bool = True, all_zones: bool = True) -> Update:
+def listed(started_at: datetime, *, all_well: bool = True, all_zones: bool = True) -> Bound[Update]:
     cost = (1, Decimal(1))
     place = (PLACE["account"], PLACE["region"])
     return inventory.listed(*place, started_at=started_at, count=3, cost=cost, all_well=all_well, all_zones=all_zones)

@@ -95,7 +95,7 @@ def test_a_send_and_an_observation_of_the_same_vm_never_block_each_other(store: 
                 with store.database.begin() as connection:
                     connection.execute(*locked([lease_id]))
                     connection.execute(attempts.fact(attempt_id, attempt_id, {"ready": False}))
-                    connection.execute(inventory.wake([lease_id]))
+                    connection.execute(*inventory.wake([lease_id]))
 
     together(6, work)
 

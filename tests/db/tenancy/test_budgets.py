@@ -61,7 +61,7 @@ def end(store: Store, lease_id: LeaseId) -> None:
     store.run(CLOSE.bindparams(id=lease_id))
     with store.database.begin() as connection:
         connection.execute(END.bindparams(id=lease_id))
-        connection.execute(quotas.release(lease_id))
+        connection.execute(*quotas.release(lease_id))
 
 
 CLOSE = text(

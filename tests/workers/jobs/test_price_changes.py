@@ -76,7 +76,7 @@ def close(store: Store, lease_id: LeaseId, attempt_id: AttemptId, ended: timedel
     store.run(update(attempt).where(attempt.c.id == attempt_id).values(vm_state_at=func.now() - ended))
     with store.database.begin() as connection:
         over = attempts.end(attempt_id, claim_id, AttemptState.DEAD, before=AttemptState.KNOWN, clean=True)
-        row = connection.execute(over).one()
+        row = connection.execute(*over).one()
         rest = end._cost_not_closed(row, connection.execute(*price_changes.of_attempt(attempt_id)))
         values: dict[str, Any] = {**spend_caps.UNBILLED, **spend_caps.CLOSED}
         assert connection.execute(*write(lease_id, EVENT, given={"cost": rest}, values=values)).first() is not None

@@ -225,7 +225,7 @@ def reserve_quota(
     """
     held = connection.execute(*quotas.reserve(tenant_id, lease_ids, amounts, rate)).one()
     if held.uncounted:
-        connection.execute(quotas.ensure_rows(tenant_id, amounts))
+        connection.execute(*quotas.ensure_rows(tenant_id, amounts))
         held = connection.execute(*quotas.reserve(tenant_id, lease_ids, amounts, rate)).one()
     return Reserved(fits=held.fits, over_budget=held.over_budget)
 

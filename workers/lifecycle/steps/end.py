@@ -95,7 +95,7 @@ def close_attempt(ctx: StepContext) -> None:
     error = _why_closed(ctx, reason) if refused is None else error_json(refused)
     with ctx.writing_attempts() as connection:
         statement = attempts.end(attempt.id, ctx.claim_id, state, before=attempt.state, clean=clean, error=error)
-        ended = must_hold(connection.execute(statement))
+        ended = must_hold(connection.execute(*statement))
         cost = _cost_not_closed(ended, connection.execute(*price_changes.of_attempt(attempt.id)))
         event = attempt_ended(attempt, state, error)
         change(connection, ctx, event, given={"cost": cost}, values=_closed_billing(ended))
@@ -218,8 +218,8 @@ def finish(ctx: StepContext) -> None:
 
 
 def _forget(connection: Connection, ctx: StepContext) -> None:
-    connection.execute(quotas.release(ctx.lease.id))
-    connection.execute(launches.forget_script(ctx.lease.id))
-    connection.execute(launches.forget_params(ctx.lease.id))
+    connection.execute(*quotas.release(ctx.lease.id))
+    connection.execute(*launches.forget_script(ctx.lease.id))
+    connection.execute(*launches.forget_params(ctx.lease.id))
     if ctx.row.attempt_batch_id is not None:
         connection.execute(*batches.forget_params([ctx.row.attempt_batch_id]))

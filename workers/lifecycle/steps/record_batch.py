@@ -116,7 +116,7 @@ def store_vms(ctx: StepContext, batch_id: BatchId, found: Mapping[int, tuple[Sen
             show_vms(connection, held)
         connection.execute(*batches.answered(batch_id))
         if others:
-            connection.execute(inventory.wake(others))
+            connection.execute(*inventory.wake(others))
     note_for_labels(ctx, (vm for _, vm in found.values()))
 
 

@@ -282,7 +282,7 @@ def end_attempt(
     """
     attempt = ctx.attempt
     statement = attempts.end(attempt.id, ctx.claim_id, state, before=before, clean=clean, error=error)
-    must_hold(connection.execute(statement))
+    must_hold(connection.execute(*statement))
     change(connection, ctx, attempt_ended(attempt, state, error))
     reserve_minimum(connection, ctx)
 

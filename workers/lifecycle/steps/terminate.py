@@ -6,6 +6,7 @@ The step never gives up: the next try comes after a growing pause. A VM that can
 from collections.abc import Sequence
 from datetime import timedelta
 
+from app.db.core.prepared import Bound
 from app.db.leases import attempts, launches, release_obstacles
 from app.db.leases.launches import AcceptedEnd
 from app.db.operations.brakes import IS_HELD
@@ -39,7 +40,7 @@ def terminate_each(leases: Sequence[StepContext]) -> Rest | None:
         return Rest(first.now + _NO_TOKEN_PAUSE)
     if runtime.stopping.is_set():
         return Rest(first.now)
-    if runtime.database.first(IS_HELD) is not None:
+    if runtime.database.first(Bound(IS_HELD, {})) is not None:
         return None
     vms = {str(ctx.attempt.instance_id): ctx for ctx in leases}
     try:
