@@ -4,12 +4,13 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
-from sqlalchemy import Connection, func, select, text, update
+from sqlalchemy import Connection, bindparam, func, select, text, update
 
 from app.db.core.ids import new_id
+from app.db.core.prepared import Bound
 from app.db.groups import members, writes
 from app.db.groups.members import NewMembers, insert_members, member_name
-from app.db.operations.invariants import violations
+from app.db.operations.invariants import CHECKS
 from app.db.schema.tables import attempt, event, lease, lease_group
 from app.db.tenancy import quotas
 from app.domain.groups import Pool
@@ -17,6 +18,16 @@ from app.domain.ids import GroupId, LeaseId
 from tests.workers.fleet import LEAST, REQUEST, Fleet
 
 WANTED: dict[str, Any] = {"placement": "same_zone", "interconnect": "none", "form_seconds": 900}
+
+_LIVE = (
+    select(lease.c.group_id, attempt.c.zone, attempt.c.instance_type)
+    .join(attempt, attempt.c.lease_id == lease.c.id)
+    .where(attempt.c.ended_at.is_(None), lease.c.group_id.is_not(None))
+    .distinct()
+)
+_OF_QUOTA = [rule for rule in CHECKS if "used equals" in rule.name]
+_GROUP = select(lease_group).where(lease_group.c.id == bindparam("of"))
+_MEMBERS = select(lease).where(lease.c.group_id == bindparam("of")).order_by(lease.c.rank, lease.c.id)
 
 
 class GroupFleet:
@@ -105,24 +116,19 @@ class GroupFleet:
 
     def check(self) -> None:
         """What holds at any time: nothing is in two pools, and quota agrees with the claims."""
-        places = select(lease.c.group_id, attempt.c.zone, attempt.c.instance_type).join(
-            attempt, attempt.c.lease_id == lease.c.id
-        )
-        live = self.database.all(places.where(attempt.c.ended_at.is_(None), lease.c.group_id.is_not(None)).distinct())
+        live = self.database.all(Bound(_LIVE, {}))
         assert len(live) == len({row.group_id for row in live}), live
-        with self.database.begin() as connection:
-            found = [line for line in violations(connection) if "used equals" in line]
-        assert found == []
+        for rule in _OF_QUOTA:
+            assert self.database.all(Bound(rule.statement, {})) == [], rule.name
 
     # --- looking ---------------------------------------------------------------------------------------
 
     def group(self, group_id: GroupId) -> Any:
-        return self.database.first(select(lease_group).where(lease_group.c.id == group_id))
+        return self.database.first(Bound(_GROUP, {"of": group_id}))
 
     def members(self, group_id: GroupId) -> list[Any]:
         """The leases of the group, by rank and age."""
-        query = select(lease).where(lease.c.group_id == group_id).order_by(lease.c.rank, lease.c.id)
-        return self.database.all(query)
+        return self.database.all(Bound(_MEMBERS, {"of": group_id}))
 
     def ids(self, group_id: GroupId) -> list[LeaseId]:
         return members.ids(self.members(group_id))
