@@ -24,6 +24,7 @@ from cloudsim.world import Fault, FaultMode, World
 
 DEFAULT_FAULT_CODE = "InternalServerError"
 RETRY_SECONDS = "1"
+PREFIXES = ("/subscriptions/", "/bootdiagnostics/", prices.PATH)
 _BEARER = "Bearer "
 
 Endpoint = Callable[[Request], Awaitable[Response]]
