@@ -16,6 +16,7 @@ from typing import Any
 import uvicorn
 from starlette.applications import Starlette
 from starlette.routing import Route
+from uvicorn.config import LOGGING_CONFIG
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from cloudsim.arm import front as arm_front
@@ -117,9 +118,9 @@ class Simulation:
 
 
 class SimServer(uvicorn.Server):
-    """Ends hanging requests first when it is told to end."""
+    """Ends hanging requests first when it is told to end. `log_config`: None leaves logging as it is."""
 
-    def __init__(self, simulation: Simulation) -> None:
+    def __init__(self, simulation: Simulation, *, log_config: dict[str, Any] | None = LOGGING_CONFIG) -> None:
         super().__init__(
             uvicorn.Config(
                 simulation.app,
@@ -127,6 +128,7 @@ class SimServer(uvicorn.Server):
                 ws="none",
                 lifespan="off",
                 proxy_headers=False,
+                log_config=log_config,
                 log_level="warning",
                 access_log=False,
                 timeout_keep_alive=KEEP_ALIVE_SECONDS,

@@ -151,7 +151,7 @@ def running(
     `clock` lets a test own the time of the clouds; waits of faults (`delay`, `hang`) always take real time.
     """
     simulation = Simulation(PROFILES[profile].changed(**settings), state=state, clock=clock)
-    server = SimServer(simulation)
+    server = SimServer(simulation, log_config=None)
     listener = bind("127.0.0.1", 0)
     port = listener.getsockname()[1]
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)

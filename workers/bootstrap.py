@@ -107,8 +107,8 @@ def assemble(
         metrics=metrics or WorkerMetrics(),
         traces=traces or Traces(),
     )
-    ensure_jobs(runtime, job_specs(settings).all)
-    database.run(jobs.hurry("inventory", accounts.places()))
+    places = ensure_jobs(runtime, job_specs(settings).all)
+    database.run(jobs.hurry("inventory", places))
     return runtime
 
 

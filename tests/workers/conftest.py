@@ -144,13 +144,19 @@ def worker_forks() -> Iterator[Forks]:
         yield started
 
 
+@pytest.fixture(scope="session")
+def accounts_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the accounts file of the present test is. A folder of its own for each test takes a millisecond."""
+    return tmp_path_factory.mktemp("accounts")
+
+
 @pytest.fixture
 def make_fleet(
-    kept_view: str, worker_settings: dict[str, Any], sim: Control, virtual_time: VirtualTime, tmp_path: Path
+    kept_view: str, worker_settings: dict[str, Any], sim: Control, virtual_time: VirtualTime, accounts_folder: Path
 ) -> Iterator[Callable[..., Fleet]]:
     """Makes worker processes over the same database and cloud. The first of the usual account is shown what was found
     out once."""
-    config = AWS.write_config(tmp_path, sim)
+    config = AWS.write_config(accounts_folder, sim)
     fleets: list[Fleet] = []
 
     def make(
@@ -198,13 +204,13 @@ def cloud(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Cl
 
 @pytest.fixture
 def start_at_cloud(
-    worker_settings: dict[str, Any], sim: Control, virtual_time: VirtualTime, tmp_path: Path, cloud: CloudSample
+    worker_settings: dict[str, Any], sim: Control, virtual_time: VirtualTime, accounts_folder: Path, cloud: CloudSample
 ) -> Iterator[Callable[..., Fleet]]:
     """Starts worker processes with an account at `cloud`; another `database_url` is a restored database."""
     fleets: list[Fleet] = []
 
     def make(*, observe: bool = True, **changes: Any) -> Fleet:
-        config = cloud.write_config(tmp_path, sim)
+        config = cloud.write_config(accounts_folder, sim)
         given = {**worker_settings, "config": config, **changes}
         runtime = build_runtime(settings_of(given), monotonic=virtual_time.monotonic)
         fleets.append(Fleet(runtime, sim, observe=observe, region=cloud.region, virtual_time=virtual_time))

@@ -204,6 +204,12 @@ def test_a_hold_that_is_set_before_the_call_stops_the_end_of_a_vm(
     fleet.drive_to(lease_id, "released")
 
 
+def accounts_file(fleet: Fleet) -> str:
+    config = fleet.runtime.settings.config
+    assert config is not None
+    return config.read_text()
+
+
 def held_before(fleet: Fleet, step: Callable[..., Any]) -> Callable[..., Any]:
     """The step, on an installation that was put on hold after the step was decided."""
 
@@ -219,7 +225,7 @@ def test_an_account_with_another_name_shows_no_lost_rows(
 ) -> None:
     (lease_id,) = active(fleet, 1)
     renamed = tmp_path / "renamed.toml"
-    renamed.write_text((tmp_path / "aws.toml").read_text().replace(f'"{ACCOUNT}"', '"renamed"'))
+    renamed.write_text(accounts_file(fleet).replace(f'"{ACCOUNT}"', '"renamed"'))
     worker = make_fleet(config=renamed, observe=False)
     assert {name for name, _ in worker.runtime.accounts.places()} == {ACCOUNT, "renamed"}
     for name in (ACCOUNT, "renamed"):
@@ -341,7 +347,7 @@ def test_a_region_that_left_the_configuration_is_served_until_its_last_vm_is_gon
 ) -> None:
     (lease_id,) = active(fleet, 1)
     elsewhere = tmp_path / "elsewhere.toml"
-    elsewhere.write_text((tmp_path / "aws.toml").read_text().replace(REGION, "eu-west-1"))
+    elsewhere.write_text(accounts_file(fleet).replace(REGION, "eu-west-1"))
     rest = make_fleet(config=elsewhere, observe=False)
     assert set(rest.runtime.accounts.places()) == {(ACCOUNT, "eu-west-1"), (ACCOUNT, REGION)}
     inventory(rest)

@@ -51,6 +51,7 @@ def _engine(owner_url: str) -> Engine:
     return create_engine(sync_url(owner_url), poolclass=NullPool, **options)
 
 
+@cache
 def virtual(url: str) -> str:
     """The same database. Statements on its connections read the time of the test."""
     options = {"options": f"-csearch_path={SCHEMA},pg_catalog,public"}

@@ -211,13 +211,17 @@ def _again_after_failure(interval: float, job: Row[Any]) -> float:
     return max(min(interval, soon), min(late, float(job.failing_for or 0.0) * _FAILED_SHARE))
 
 
-def ensure_jobs(runtime: Runtime, kinds: Mapping[str, JobSpec]) -> None:
-    """Makes the rows of these kinds for every account and region in use, and drops those of places that left."""
+def ensure_jobs(runtime: Runtime, kinds: Mapping[str, JobSpec]) -> Sequence[tuple[str, str]]:
+    """Makes the rows of these kinds for every account and region in use, and drops those of places that left.
+
+    Returns the (account, region) pairs in use.
+    """
     places = runtime.accounts.places()
     rows = {name: row for kind in kinds.values() for name, row in _rows(runtime, kind, places)}
     with runtime.database.begin() as connection:
         connection.execute(*jobs.ensure(rows.values()))
         connection.execute(*jobs.keep_only(kinds, rows))
+    return places
 
 
 def _rows(
