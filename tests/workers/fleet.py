@@ -3,7 +3,7 @@
 Nothing runs by itself. `drive` takes the place of sweeper, watch and inventory until a condition holds.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -11,7 +11,7 @@ from typing import Any
 
 import boto3
 import pytest
-from sqlalchemy import Interval, bindparam, delete, func, insert, select, text, update
+from sqlalchemy import ARRAY, Interval, Text, bindparam, delete, func, insert, select, text, update
 
 from app.db.core.ids import new_id
 from app.db.core.prepared import Bound, plain, setting
@@ -89,6 +89,10 @@ _TENANT = insert(tenant).values(
 _QUOTA = text("""INSERT INTO quota (tenant_id, resource, "limit") VALUES (:of, 'gpus', 1000), (:of, 'leases', 1000)""")
 _NOW = select(func.now())
 _LEASE = select(lease).where(lease.c.id == bindparam("of"))
+_IN_STATE = select(lease.c.id).where(
+    lease.c.id == func.any(bindparam("among", type_=ARRAY(Text))),
+    lease.c.state == func.any(bindparam("wanted", type_=ARRAY(Text))),
+)
 _ATTEMPTS = select(attempt).where(attempt.c.lease_id == bindparam("of")).order_by(attempt.c.n)
 
 
@@ -228,8 +232,12 @@ class Fleet:
 
     def drive_to(self, lease_id: LeaseId, *states: str, seconds: float = 60.0) -> Any:
         """Drives a lease into one of the states; its row."""
-        self.drive(lambda: self.lease(lease_id).state in states, seconds=seconds)
+        self.drive_all_to([lease_id], *states, seconds=seconds)
         return self.lease(lease_id)
+
+    def drive_all_to(self, lease_ids: Sequence[LeaseId], *states: str, seconds: float = 60.0) -> None:
+        """Drives each of the leases into one of the states."""
+        self.drive(lambda: self.are(lease_ids, *states), seconds=seconds)
 
     def drive_to_own_tags(self) -> None:
         """Drives until each VM has tags of its own: those of a batch get them a moment after their launch."""
@@ -266,6 +274,11 @@ class Fleet:
 
     def lease(self, lease_id: LeaseId) -> Any:
         return self.runtime.database.first(Bound(_LEASE, {"of": lease_id}))
+
+    def are(self, lease_ids: Sequence[LeaseId], *states: str) -> bool:
+        """Whether each of the leases is in one of the states."""
+        found = self.runtime.database.all(Bound(_IN_STATE, {"among": list(lease_ids), "wanted": list(states)}))
+        return len(found) == len(lease_ids)
 
     def rests(self, lease_id: LeaseId) -> float:
         """Seconds until it is due; not positive when it is."""

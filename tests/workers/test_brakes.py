@@ -35,7 +35,7 @@ def inventory(fleet: Fleet) -> None:
 
 def active(fleet: Fleet, count: int) -> list[LeaseId]:
     leases = [fleet.create() for _ in range(count)]
-    fleet.drive(lambda: all(fleet.lease(one).state == "active" for one in leases), seconds=30)
+    fleet.drive_all_to(leases, "active", seconds=30)
     return leases
 
 
@@ -69,7 +69,7 @@ def test_many_leases_vanishing_at_once_are_believed_only_after_three_cycles(flee
     assert {fleet.lease(one).state for one in leases} == {"active"}
     assert fleet.region().last_error["class"] == "MassLoss"
     inventory(fleet)
-    fleet.drive(lambda: all(fleet.lease(one).state == "released" for one in leases))
+    fleet.drive_all_to(leases, "released")
 
 
 def test_a_few_leases_vanishing_are_closed_at_once(fleet: Fleet) -> None:

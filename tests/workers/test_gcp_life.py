@@ -66,7 +66,7 @@ def test_leases_of_a_tenant_are_launched_with_one_call(fleet: Fleet) -> None:
     """The answer to the call is lost, and the VMs have no labels of their own yet. Whoever finds a VM labels it."""
     leases = [fleet.create(**WISH, name=f"t{number}") for number in range(4)]
     fleet.sim.fault("instances.bulkInsert", "lose_reply", times=1, **GCP)
-    fleet.drive(lambda: all(fleet.lease(lease_id).state == "active" for lease_id in leases))
+    fleet.drive_all_to(leases, "active")
     assert [len(fleet.attempts(lease_id)) for lease_id in leases] == [1] * 4
     assert len(fleet.sim.instances()) == 4
     assert fleet.sim.calls("gcp").get("instances.insert", 0) == 0
@@ -75,5 +75,5 @@ def test_leases_of_a_tenant_are_launched_with_one_call(fleet: Fleet) -> None:
     assert {vm["tags"]["gpulease-lease"] for vm in fleet.vms()} == set(leases)
     for lease_id in leases:
         fleet.end(lease_id)
-    fleet.drive(lambda: all(fleet.lease(lease_id).state == "released" for lease_id in leases))
+    fleet.drive_all_to(leases, "released")
     assert (fleet.sim.resources(), fleet.used()) == ([], {})

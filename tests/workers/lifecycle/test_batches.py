@@ -39,7 +39,7 @@ def other_tenant(fleet: Fleet) -> Iterator[None]:
 
 
 def drive_all(fleet: Fleet, leases: list[Any], *states: str) -> None:
-    fleet.drive(lambda: all(fleet.lease(lease_id).state in states for lease_id in leases))
+    fleet.drive_all_to(leases, *states)
 
 
 def batches(fleet: Fleet) -> list[Any]:

@@ -47,7 +47,7 @@ def members(fleet: Fleet, size: int, name: str = "train", **changes: Any) -> tup
 
 
 def drive_all(fleet: Fleet, leases: Sequence[LeaseId], state: str) -> None:
-    fleet.drive(lambda: all(fleet.lease(lease_id).state == state for lease_id in leases))
+    fleet.drive_all_to(leases, state)
 
 
 def shared(fleet: Fleet) -> set[str]:

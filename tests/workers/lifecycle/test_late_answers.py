@@ -104,20 +104,19 @@ FIRST: dict[str, tuple[Answer, bool]] = {
 """How the first worker's call ends, and whether it stalls before the request leaves."""
 
 
+OVER = ("released", "failed")
+
+
 def all_become_one_vm_and_then_none(workers: Workers, lease_ids: list[LeaseId]) -> None:
     """Active with the one VM that was ever made for each, then over, with nothing left."""
     fleet = workers.second
-
-    def over(lease_id: LeaseId) -> bool:
-        return fleet.lease(lease_id).state in ("released", "failed")
-
-    fleet.drive(lambda: all(over(one) or fleet.lease(one).state == "active" for one in lease_ids))
+    fleet.drive_all_to(lease_ids, "active", *OVER)
     assert len(fleet.sim.instances()) == len(lease_ids)
-    known = [fleet.attempts(one)[-1].instance_id for one in lease_ids if not over(one)]
+    known = [fleet.attempts(one)[-1].instance_id for one in lease_ids if not fleet.are([one], *OVER)]
     assert sorted(known) == sorted(vm["id"] for vm in fleet.vms())
     for one in lease_ids:
         fleet.end(one)
-    fleet.drive(lambda: all(over(one) for one in lease_ids))
+    fleet.drive_all_to(lease_ids, *OVER)
     assert fleet.vms() == []
     assert fleet.used() == {}
 

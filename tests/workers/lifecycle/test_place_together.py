@@ -51,7 +51,7 @@ def test_equal_leases_are_placed_together(fleet: Fleet) -> None:
 
 def test_leases_that_were_placed_together_start_with_one_call(fleet: Fleet) -> None:
     leases = created(fleet, 5)
-    fleet.drive(lambda: all(fleet.lease(lease_id).state == "active" for lease_id in leases))
+    fleet.drive_all_to(leases, "active")
     assert fleet.runs() == 1
     fleet.drive_to_own_tags()
     assert len({vm["tags"]["gpulease-lease"] for vm in fleet.vms()}) == 5

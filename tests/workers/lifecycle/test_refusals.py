@@ -181,6 +181,6 @@ def test_a_refusal_after_the_price_fell_returns_what_it_can_and_the_lease_still_
     fleet.drive(lambda: [attempt.state for attempt in fleet.attempts(lease_id)][:1] == ["refused"])
     for one in (lease_id, *others):
         fleet.end(one)
-    fleet.drive(lambda: all(fleet.lease(one).state == "released" for one in (lease_id, *others)))
+    fleet.drive_all_to((lease_id, *others), "released")
     assert fleet.used() == {}
     assert fleet.runtime.database.all(quotas.RECOUNT) == []

@@ -186,7 +186,7 @@ def test_one_listing_a_cycle_serves_all_regions(start: Start, provider: str, reg
     assert (fleet.job().account, fleet.job().region) == (ACCOUNT, None)
     fleet.sim.settings(terminated_visible_seconds=0)
     fleet.stop_all()
-    fleet.drive(lambda: all(fleet.lease(one).state == "released" for one in leases))
+    fleet.drive_all_to(leases, "released")
     assert fleet.used() == {}
 
 
