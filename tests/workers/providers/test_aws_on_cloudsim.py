@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Any
 import boto3
 import pytest
 
-from app.settings import Settings
 from cloudsim.testing import Control, running
 from tests.workers.providers import contract
 from tests.workers.providers.aws.rules import firewalls, placement_group, reaches
 from tests.workers.providers.conftest import ACCESS_KEY
 from tests.workers.providers.contract import Power
-from tests.workers.providers.samples import owner
+from tests.workers.providers.samples import owner, read_settings
 from workers.providers import errors
 from workers.providers.aws.adapter import AwsProvider
 from workers.providers.aws.settings import AwsAccount
@@ -64,8 +63,8 @@ class OnCloudsim:
 
     def __init__(self, sim: Control) -> None:
         account = AwsAccount(provider="aws", name="sim", regions=(self.region,), endpoint_url=sim.url)
-        self.provider: Provider = AwsProvider(account, Settings(call_timeout=60.0))
-        self.impatient: Provider = AwsProvider(account, Settings(call_timeout=self.short_timeout))
+        self.provider: Provider = AwsProvider(account, read_settings(call_timeout=60.0))
+        self.impatient: Provider = AwsProvider(account, read_settings(call_timeout=self.short_timeout))
         self.sim = sim
         self._image: Image | None = None
 

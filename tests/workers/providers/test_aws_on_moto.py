@@ -9,10 +9,10 @@ import boto3
 import httpx
 import pytest
 
-from app.settings import Settings
 from tests.workers.providers import contract
 from tests.workers.providers.aws.rules import firewalls, reaches
 from tests.workers.providers.contract import Power
+from tests.workers.providers.samples import read_settings
 from workers.providers import errors
 from workers.providers.aws import resource_tags
 from workers.providers.aws.adapter import AwsProvider
@@ -72,7 +72,7 @@ class OnMoto:
 
     def _connected(self) -> Provider:
         account = AwsAccount(provider="aws", name="moto", regions=(self.region,), endpoint_url=self._url)
-        return AwsProvider(account, Settings(call_timeout=self.short_timeout))
+        return AwsProvider(account, read_settings(call_timeout=self.short_timeout))
 
     @cached_property
     def _ec2(self) -> "EC2Client":

@@ -8,7 +8,6 @@ import pytest
 from app.domain.leases import VmState
 from app.domain.offerings import Market
 from app.local.waiting import wait_until
-from app.settings import Settings
 from cloudsim.testing import Control, running
 from tests.workers.providers import contract
 from tests.workers.providers.azure.accounts import GROUP, SUBSCRIPTION, account
@@ -17,7 +16,7 @@ from tests.workers.providers.azure.strict import checked
 from tests.workers.providers.conftest import AZURE_TOKEN
 from tests.workers.providers.contract import Power
 from tests.workers.providers.contract.cases import await_gone
-from tests.workers.providers.samples import owner
+from tests.workers.providers.samples import owner, read_settings
 from workers.providers import errors
 from workers.providers.azure.adapter import AzureProvider
 from workers.providers.azure.clients import AzureClients, Group
@@ -71,8 +70,8 @@ class OnCloudsim:
 
     def __init__(self, sim: Control) -> None:
         self.account: AzureAccount = account(sim.url)
-        self.provider: Provider = checked(AzureProvider(self.account, Settings(call_timeout=60.0)))
-        self.impatient: Provider = AzureProvider(self.account, Settings(call_timeout=self.short_timeout))
+        self.provider: Provider = checked(AzureProvider(self.account, read_settings(call_timeout=60.0)))
+        self.impatient: Provider = AzureProvider(self.account, read_settings(call_timeout=self.short_timeout))
         self.sim = sim
         self._image: Image | None = None
 
@@ -144,7 +143,7 @@ class OnCloudsim:
         adapter._shared = AzureGroupResources()
 
     def _resource_group(self) -> Group:
-        return Group(AzureClients(self.account, Settings()), SUBSCRIPTION, GROUP)
+        return Group(AzureClients(self.account, read_settings()), SUBSCRIPTION, GROUP)
 
     def break_firewall(self, stage: str) -> None:
         assert stage == "made", "one PUT makes a group and opens it"

@@ -13,7 +13,7 @@ import pytest
 
 from app.domain.offerings import Market
 from app.domain.tags import DEADLINE
-from app.settings import AccountSettings, Settings
+from app.settings import AccountSettings
 from app.settings.providers import providers
 from cloudsim.testing import Control, running
 from tests.lines import written_by
@@ -24,7 +24,7 @@ from tests.workers.providers.azure.accounts import GROUP, SUBSCRIPTION
 from tests.workers.providers.azure.accounts import account as azure_account
 from tests.workers.providers.gcp.accounts import account as gcp_account
 from tests.workers.providers.gcp.accounts import key_file
-from tests.workers.providers.samples import INSTALLATION, owner
+from tests.workers.providers.samples import INSTALLATION, owner, read_settings
 from workers.providers.aws.quotas import CODES as AWS_QUOTAS
 from workers.providers.aws.settings import AwsAccount
 from workers.providers.common import batch
@@ -430,7 +430,7 @@ def cloud(request: pytest.FixtureRequest, sim: Control, queue: queues.Queue, tmp
     account = accounts[name]()
     if (name, call) == ("aws", "acknowledge"):  # boto3 asks the account's endpoint for it, not the queue's address
         account = account.model_copy(update={"endpoint_url": queue.url})
-    return Cloud(name, connect(account, Settings(call_timeout=20.0)), sim, queue)
+    return Cloud(name, connect(account, read_settings(call_timeout=20.0)), sim, queue)
 
 
 @pytest.mark.parametrize("cloud", sorted(CASES), indirect=True, ids="-".join)

@@ -8,14 +8,13 @@ from typing import Any
 
 import pytest
 
-from app.settings import Settings
 from cloudsim.gce.credentials import issue
 from cloudsim.testing import Control, running
 from tests.workers.providers.azure.accounts import account as azure_account
 from tests.workers.providers.gcp.accounts import REGION as GCP_REGION
 from tests.workers.providers.gcp.accounts import ZONE as GCP_ZONE
 from tests.workers.providers.gcp.accounts import provider as gcp_provider
-from tests.workers.providers.samples import INSTALLATION, owner, spec
+from tests.workers.providers.samples import INSTALLATION, owner, read_settings, spec
 from tests.workers.wallet import RENEWED, THEIRS, Wallet
 from workers.providers.aws.adapter import AwsProvider
 from workers.providers.aws.settings import AwsAccount
@@ -51,7 +50,7 @@ def aws_wallet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Wallet:
 @pytest.fixture
 def aws(sim: Control, aws_wallet: Wallet) -> Cloud:
     account = AwsAccount(provider="aws", name="main", regions=("us-east-1",), endpoint_url=sim.url)
-    adapter = AwsProvider(account, Settings(call_timeout=60.0))
+    adapter = AwsProvider(account, read_settings(call_timeout=60.0))
     return Cloud("aws", adapter, "us-east-1", "us-east-1a", "g5.xlarge", lambda: aws_wallet.put(RENEWED))
 
 
@@ -68,7 +67,7 @@ def gcp(sim: Control, tmp_path: Path) -> Cloud:
 
 @pytest.fixture
 def azure(sim: Control, monkeypatch: pytest.MonkeyPatch) -> Cloud:
-    adapter = AzureProvider(azure_account(sim.url), Settings(call_timeout=60.0))
+    adapter = AzureProvider(azure_account(sim.url), read_settings(call_timeout=60.0))
 
     def renew() -> None:
         monkeypatch.setenv("AZURE_CLIENT_SECRET", "a-renewed-token")

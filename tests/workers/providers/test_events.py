@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from app.settings import Settings
 from tests.workers.providers import queues
 from tests.workers.providers.azure import accounts as azure_accounts
 from tests.workers.providers.conftest import AZURE_TOKEN
 from tests.workers.providers.gcp import accounts as gcp_accounts
 from tests.workers.providers.queues import Queue
+from tests.workers.providers.samples import read_settings
 from workers.providers.aws.adapter import AwsProvider
 from workers.providers.aws.settings import AwsAccount
 from workers.providers.azure.adapter import AzureProvider
@@ -20,7 +20,7 @@ from workers.providers.gcp.adapter import GcpProvider
 from workers.providers.interfaces import Provider
 
 SUBSCRIPTION = "projects/sim-project/subscriptions/gpulease"
-FAST = Settings(call_timeout=2.0)
+FAST = read_settings(call_timeout=2.0)
 
 
 def aws_message(kind: str, **detail: str) -> str:

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from app.domain.offerings import Driver, InstanceType, Market, Obstacle
-from app.settings import Settings
 from cloudsim.gce.facts import GVNIC_ONLY, HYPERDISK_ONLY, family
 from cloudsim.testing import Control, running
 from tests.workers.providers.azure import accounts as azure_accounts
@@ -16,7 +15,7 @@ from tests.workers.providers.gcp.accounts import account as gcp_account
 from tests.workers.providers.gcp.accounts import provider as gcp_connect
 from tests.workers.providers.gcp.specs import IMAGE as GCP_IMAGE
 from tests.workers.providers.gcp.specs import spec as gcp_spec
-from tests.workers.providers.samples import owner, spec
+from tests.workers.providers.samples import owner, read_settings, spec
 from workers.providers.aws import catalogue as aws
 from workers.providers.aws.adapter import AwsProvider
 from workers.providers.aws.settings import AwsAccount
@@ -37,7 +36,7 @@ AWS = AwsAccount(provider="aws", name="sim", regions=("us-east-1",), endpoint_ur
 
 @pytest.mark.parametrize("kind", aws.load().types.values(), ids=lambda kind: kind.name)
 def test_aws(kind: InstanceType) -> None:
-    params = AwsProvider(AWS, Settings()).plan(spec(instance_type=kind.name))
+    params = AwsProvider(AWS, read_settings()).plan(spec(instance_type=kind.name))
     (interface,) = params["NetworkInterfaces"]
     assert "InterfaceType" not in interface, "an EFA has no peer in a lease of one VM"
     assert ("EnaSrdSpecification" in interface) == (kind.name in aws.load().ena_express)
@@ -47,7 +46,7 @@ def test_aws(kind: InstanceType) -> None:
 @pytest.mark.parametrize("kind", gcp.load().types.values(), ids=lambda kind: kind.name)
 def test_gcp(kind: InstanceType) -> None:
     image = Image(id=GCP_IMAGE.id, name=GCP_IMAGE.name, nic_type="GVNIC")
-    provider = GcpProvider(gcp_account(NOWHERE, None), Settings())
+    provider = GcpProvider(gcp_account(NOWHERE, None), read_settings())
     made = provider.plan(gcp_spec(instance_type=kind.name, image=image))["instance"]
     disk = made["disks"][0]["initializeParams"]["diskType"].rpartition("/")[2]
     assert disk.startswith("hyperdisk-") == (family(kind.name) in HYPERDISK_ONLY)
@@ -62,7 +61,7 @@ def test_gcp(kind: InstanceType) -> None:
 
 
 def test_an_image_without_gvnic_gets_the_interface_that_the_cloud_chooses() -> None:
-    provider = GcpProvider(gcp_account(NOWHERE, None), Settings())
+    provider = GcpProvider(gcp_account(NOWHERE, None), read_settings())
     made = provider.plan(gcp_spec(instance_type="g2-standard-4"))["instance"]
     assert "nicType" not in made["networkInterfaces"][0]
     assert "g2-standard" not in GVNIC_ONLY
@@ -81,7 +80,7 @@ def test_azure(kind: InstanceType) -> None:
         ),
     ):
         account = azure_accounts.account(NOWHERE, security_type=security_type)
-        body = AzureProvider(account, Settings()).plan(azure_spec(instance_type=kind.name))["vm"]["properties"]
+        body = AzureProvider(account, read_settings()).plan(azure_spec(instance_type=kind.name))["vm"]["properties"]
         (interface,) = body["networkProfile"]["networkInterfaceConfigurations"]
         assert interface["properties"]["enableAcceleratedNetworking"] is True
         assert body["securityProfile"] == profile
@@ -96,8 +95,8 @@ def test_the_accounts_default_image_is_not_used_for_another_driver() -> None:
 
 
 def test_a_driver_without_an_image_is_an_error_that_names_the_setting() -> None:
-    azure_provider = AzureProvider(azure_accounts.account(NOWHERE), Settings())
-    for ask in (azure_provider.image, GcpProvider(gcp_account(NOWHERE, None), Settings()).image):
+    azure_provider = AzureProvider(azure_accounts.account(NOWHERE), read_settings())
+    for ask in (azure_provider.image, GcpProvider(gcp_account(NOWHERE, None), read_settings()).image):
         with pytest.raises(ImageMissing, match=r"driver_images\.nvidia_grid"):
             ask("eastus", None, Driver.NVIDIA_GRID)
 
@@ -114,7 +113,7 @@ def obstacles(provider: Provider, region: str) -> dict[tuple[str, Market], Obsta
 
 def test_aws_offers_what_the_account_can_buy_and_says_why_it_cannot_buy_the_rest(sim: Control) -> None:
     account = AWS.model_copy(update={"regions": ("us-east-2",), "endpoint_url": sim.url})
-    found = obstacles(AwsProvider(account, Settings()), "us-east-2")
+    found = obstacles(AwsProvider(account, read_settings()), "us-east-2")
     assert found["p5e.48xlarge", Market.ON_DEMAND] is Obstacle.RESERVED_ONLY
     assert found["g6f.large", Market.SPOT] is Obstacle.NO_DRIVER_IMAGE
     bought = {key for key, obstacle in found.items() if obstacle is None}
@@ -124,7 +123,7 @@ def test_aws_offers_what_the_account_can_buy_and_says_why_it_cannot_buy_the_rest
         ("g7e.2xlarge", Market.SPOT),
     } <= bought
     with_grid = account.model_copy(update={"driver_images": {"nvidia_grid": "ami-0123"}})
-    assert obstacles(AwsProvider(with_grid, Settings()), "us-east-2")["g6f.large", Market.SPOT] is None
+    assert obstacles(AwsProvider(with_grid, read_settings()), "us-east-2")["g6f.large", Market.SPOT] is None
 
 
 def test_gcp_offers_n1_types_where_their_accelerators_are_and_launches_them(sim: Control, tmp_path: Path) -> None:
@@ -160,7 +159,7 @@ def test_the_simulated_google_refuses_what_google_refuses(sim: Control, tmp_path
 
 
 def test_an_amd_gpu_gets_ready_with_amds_driver_alone(sim: Control) -> None:
-    provider = AzureProvider(azure_accounts.account(sim.url, subnet_ids=SUBNETS), Settings())
+    provider = AzureProvider(azure_accounts.account(sim.url, subnet_ids=SUBNETS), read_settings())
     for driver, is_ready in ((Driver.AMD_ROCM, True), (Driver.NVIDIA, False)):
         wish = azure_spec(
             owner(lease=f"lease_{driver}"),
@@ -175,8 +174,8 @@ def test_an_amd_gpu_gets_ready_with_amds_driver_alone(sim: Control) -> None:
 
 def test_a_part_of_a_gpu_gets_ready_with_the_image_that_the_account_names(sim: Control) -> None:
     grid = {"nvidia_grid": "example-vendor:gpu-workstation:2404-grid:latest"}
-    provider = AzureProvider(azure_accounts.account(sim.url, driver_images=grid), Settings())
-    plain = AzureProvider(azure_accounts.account(sim.url), Settings())
+    provider = AzureProvider(azure_accounts.account(sim.url, driver_images=grid), read_settings())
+    plain = AzureProvider(azure_accounts.account(sim.url), read_settings())
     name = "Standard_NV6ads_A10_v5"
     assert obstacles(plain, "eastus")[name, Market.SPOT] is Obstacle.NO_DRIVER_IMAGE
     assert obstacles(provider, "eastus")[name, Market.SPOT] is None

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from app.settings import Settings
 from cloudsim.testing import Control, running
 from tests.workers.providers.azure import accounts as azure_accounts
 from tests.workers.providers.gcp import accounts as gcp_accounts
+from tests.workers.providers.samples import read_settings
 from workers.providers.aws.adapter import AwsProvider
 from workers.providers.aws.settings import AwsAccount
 from workers.providers.azure.adapter import AzureProvider
@@ -17,7 +17,7 @@ from workers.providers.common.images import driver_version
 from workers.providers.errors import ImageMissing
 from workers.providers.interfaces import Provider
 
-SETTINGS = Settings(call_timeout=60.0)
+SETTINGS = read_settings(call_timeout=60.0)
 REGIONS = {"aws": "us-east-1", "gcp": "us-central1", "azure": "eastus"}
 IMAGES = {
     "aws": "/aws/service/deeplearning/ami/x86_64/base-oss-nvidia-driver-gpu-ubuntu-22.04/latest/ami-id",

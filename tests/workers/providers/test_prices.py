@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from app.domain.offerings import Market
-from app.settings import Settings
 from cloudsim.testing import Control, running
 from tests.workers.providers.azure import accounts as azure_accounts
 from tests.workers.providers.azure.answering import answering as azure_answering
 from tests.workers.providers.gcp import accounts as gcp_accounts
 from tests.workers.providers.gcp.answering import answering as gcp_answering
+from tests.workers.providers.samples import read_settings
 from workers.providers.aws.adapter import AwsProvider
 from workers.providers.aws.settings import AwsAccount
 from workers.providers.azure.adapter import AzureProvider
@@ -27,7 +27,7 @@ from workers.providers.interfaces import Provider
 from workers.providers.registry import part_prices
 from workers.providers.types import ADDRESS
 
-SETTINGS = Settings(call_timeout=60.0)
+SETTINGS = read_settings(call_timeout=60.0)
 
 
 @pytest.fixture(scope="module")

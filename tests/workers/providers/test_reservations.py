@@ -9,13 +9,13 @@ import pytest
 from app.domain.leases import VmState
 from app.domain.offerings import Market
 from app.local.waiting import wait_until
-from app.settings import Settings
 from cloudsim.testing import Control, running
 from tests.workers.providers import samples
 from tests.workers.providers.azure import accounts as azure_accounts
 from tests.workers.providers.azure import specs as azure_specs
 from tests.workers.providers.gcp import accounts as gcp_accounts
 from tests.workers.providers.gcp import specs as gcp_specs
+from tests.workers.providers.samples import read_settings
 from workers.providers.aws.adapter import AwsProvider
 from workers.providers.aws.reservations import BLOCK_ENDS_VMS, BLOCK_MARKET
 from workers.providers.aws.settings import AwsAccount
@@ -28,7 +28,7 @@ GROUP_ID = (
     f"/subscriptions/{azure_accounts.SUBSCRIPTION}/resourceGroups/{azure_accounts.GROUP}"
     "/providers/Microsoft.Compute/capacityReservationGroups/gpus"
 )
-SETTINGS = Settings(call_timeout=60.0)
+SETTINGS = read_settings(call_timeout=60.0)
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from app.settings import Settings
 from cloudsim.testing import Control, running
 from tests.workers.providers.aws.answering import Answer, answering
 from tests.workers.providers.conftest import ACCESS_KEY, SECRET_KEY
-from tests.workers.providers.samples import spec
+from tests.workers.providers.samples import read_settings, spec
 from workers.providers import errors
 from workers.providers.aws.adapter import AwsProvider
 from workers.providers.aws.clients import AwsClients
@@ -25,7 +25,7 @@ ROLE = "arn:aws:iam::210987654321:role/gpulease"
 
 def connect(url: str | None, **account: Any) -> AwsProvider:
     found = AwsAccount(provider="aws", name="main", regions=(REGION,), endpoint_url=url, **account)
-    return AwsProvider(found, Settings(call_timeout=60.0))
+    return AwsProvider(found, read_settings(call_timeout=60.0))
 
 
 def assumed(expires: datetime, token: str = "session-token-secret") -> str:
@@ -150,7 +150,7 @@ def test_no_secret_reaches_logs_or_errors_even_at_debug(
 
 def test_threads_share_one_client_per_region() -> None:
     account = AwsAccount(provider="aws", name="main", regions=(REGION,), endpoint_url="http://127.0.0.1:9")
-    clients = AwsClients(account, Settings())
+    clients = AwsClients(account, read_settings())
     with ThreadPoolExecutor(16) as pool:
         made = list(pool.map(lambda n: clients.ec2(REGION if n % 2 else "eu-west-1"), range(64)))
     assert len({id(client) for client in made}) == 2

@@ -5,9 +5,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from app.settings import Settings
 from tests.workers.providers.aws.answering import Answer, answering
-from tests.workers.providers.samples import owner, spec
+from tests.workers.providers.samples import owner, read_settings, spec
 from workers.providers import errors
 from workers.providers.aws.adapter import AwsProvider
 from workers.providers.aws.errors import refusal_of
@@ -32,7 +31,7 @@ ROWS = [
 
 def provider(url: str, call_timeout: float = 60.0) -> AwsProvider:
     account = AwsAccount(provider="aws", name="stub", regions=(REGION,), endpoint_url=url)
-    return AwsProvider(account, Settings(call_timeout=call_timeout))
+    return AwsProvider(account, read_settings(call_timeout=call_timeout))
 
 
 @pytest.fixture(scope="module")

@@ -8,9 +8,8 @@ import boto3
 import pytest
 
 from app.domain.offerings import Market
-from app.settings import Settings
 from cloudsim.testing import Control, running
-from tests.workers.providers.samples import spec
+from tests.workers.providers.samples import read_settings, spec
 from workers.providers import errors, types
 from workers.providers.aws import images, offered
 from workers.providers.aws.adapter import AwsProvider
@@ -138,7 +137,7 @@ def connect(sim: Control, *subnet_ids: str) -> AwsProvider:
     account = AwsAccount(
         provider="aws", name="sim", regions=(REGION, "eu-west-1"), endpoint_url=sim.url, subnet_ids=subnet_ids
     )
-    return AwsProvider(account, Settings(call_timeout=60.0))
+    return AwsProvider(account, read_settings(call_timeout=60.0))
 
 
 def test_only_zones_with_a_listed_subnet_are_offered(sim: Control, subnets: Mapping[str, str]) -> None:

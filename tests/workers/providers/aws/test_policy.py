@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 
 from app.domain.offerings import Market
-from app.settings import Settings
 from cloudsim.testing import running
 from tests.workers.providers.samples import GROUP as MEMBER
-from tests.workers.providers.samples import INSTALLATION, owner, spec, token_of
+from tests.workers.providers.samples import INSTALLATION, owner, read_settings, spec, token_of
 from workers.providers.aws.adapter import AwsProvider
 from workers.providers.aws.leftovers import ADDRESS, GROUP, INTERFACE, PLACEMENT_GROUP, VOLUME
 from workers.providers.aws.rights import READS_OF_RESERVATIONS, RIGHTS, SIMULATE
@@ -102,7 +101,7 @@ def test_the_rights_allow_what_is_called_and_nothing_else() -> None:
     needed = {right.split(":")[1] for right in RIGHTS}
     with running() as sim:
         account = AwsAccount(provider="aws", name="sim", regions=(REGION,), endpoint_url=sim.url)
-        ask_everything(AwsProvider(account, Settings(call_timeout=60.0)))
+        ask_everything(AwsProvider(account, read_settings(call_timeout=60.0)))
         called = set(sim.calls())
     assert called <= needed
     assert needed - called == set(NOT_SEEN_HERE)

@@ -10,13 +10,12 @@ import pytest
 from app.domain import tags
 from app.domain.offerings import Market
 from app.local.waiting import wait_until
-from app.settings import Settings
 from app.settings.reservations import ReservationSettings
 from cloudsim.ec2 import network
 from cloudsim.ec2.credentials import DEFAULT_ACCOUNT
 from cloudsim.testing import Control, running
 from tests.workers.providers.aws.test_launch import account, planned
-from tests.workers.providers.samples import INSTALLATION, owner, spec
+from tests.workers.providers.samples import INSTALLATION, owner, read_settings, spec
 from workers.providers import errors
 from workers.providers.aws.adapter import AwsProvider
 from workers.providers.aws.clients import AwsClients
@@ -108,7 +107,7 @@ def sim(cloud: Control) -> Control:
 
 def connect(sim: Control, **settings: Any) -> AwsProvider:
     account = AwsAccount(provider="aws", name="sim", regions=(REGION,), endpoint_url=sim.url, **settings)
-    return AwsProvider(account, Settings(call_timeout=60.0))
+    return AwsProvider(account, read_settings(call_timeout=60.0))
 
 
 def launch(aws: AwsProvider, **changes: Any) -> Any:
@@ -200,7 +199,7 @@ def test_free_addresses_are_read_again_after_a_minute(sim: Control) -> None:
     now = [0.0]
     account = AwsAccount(provider="aws", name="sim", regions=(REGION,), endpoint_url=sim.url)
     listed = [subnet(network.DEFAULT), subnet(network.SECOND)]
-    subnets = Subnets(listed, AwsClients(account, Settings()).ec2, lambda: now[0])
+    subnets = Subnets(listed, AwsClients(account, read_settings()).ec2, lambda: now[0])
     for seconds, used in ((0.0, network.DEFAULT), (59.0, network.DEFAULT), (61.0, network.SECOND)):
         now[0] = seconds
         subnets.refresh(REGION)

@@ -12,6 +12,7 @@ from tests.workers.providers.azure.accounts import account
 from tests.workers.providers.azure.answering import Answer, answering
 from tests.workers.providers.azure.specs import REGION, spec
 from tests.workers.providers.conftest import AZURE_TOKEN
+from tests.workers.providers.samples import read_settings
 from workers.providers import errors, registry, types
 from workers.providers.azure.adapter import AzureProvider
 from workers.providers.azure.clients import AzureClients, is_stand_in
@@ -27,7 +28,7 @@ def answer() -> Iterator[Answer]:
 
 
 def connect(answer: Answer) -> AzureProvider:
-    return AzureProvider(account(answer.url), Settings())
+    return AzureProvider(account(answer.url), read_settings())
 
 
 def record(**changes: Any) -> dict[str, Any]:
@@ -37,7 +38,7 @@ def record(**changes: Any) -> dict[str, Any]:
 
 def test_connecting_makes_no_call_and_needs_no_credentials(answer: Answer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("AZURE_CLIENT_SECRET")
-    azure = registry.connect(account(answer.url), Settings())
+    azure = registry.connect(account(answer.url), read_settings())
     azure.plan(spec())
     assert not answer.asked
 
@@ -79,7 +80,7 @@ def test_without_credentials_for_azure_itself_nothing_is_sent(monkeypatch: pytes
 
 
 def test_the_clients_are_made_once(answer: Answer) -> None:
-    clients = AzureClients(account(answer.url), Settings())
+    clients = AzureClients(account(answer.url), read_settings())
     assert clients.compute is clients.compute
     assert clients.network is clients.network
 
@@ -184,7 +185,7 @@ def test_a_token_endpoint_that_hangs_is_asked_once(monkeypatch: pytest.MonkeyPat
     with socket.create_server(("127.0.0.1", 0)) as silent:
         monkeypatch.setenv("AZURE_TOKEN_CREDENTIALS", "managedidentitycredential")
         monkeypatch.setenv("AZURE_POD_IDENTITY_AUTHORITY_HOST", f"http://127.0.0.1:{silent.getsockname()[1]}")
-        azure = AzureProvider(account("https://127.0.0.1:1"), Settings(call_timeout=0.2, connect_timeout=0.2))
+        azure = AzureProvider(account("https://127.0.0.1:1"), read_settings(call_timeout=0.2, connect_timeout=0.2))
         with pytest.raises(errors.ProviderError):
             azure.identity()
         silent.setblocking(False)

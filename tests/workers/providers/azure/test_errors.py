@@ -8,11 +8,10 @@ from typing import Any
 import pytest
 
 from app.domain.leases import VmState
-from app.settings import Settings
 from tests.workers.providers.azure.accounts import account
 from tests.workers.providers.azure.answering import Answer, answering
 from tests.workers.providers.azure.specs import REGION, spec
-from tests.workers.providers.samples import owner
+from tests.workers.providers.samples import owner, read_settings
 from workers.providers import errors
 from workers.providers.azure.adapter import AzureProvider
 
@@ -30,7 +29,7 @@ ROWS = [
 
 
 def provider(url: str, call_timeout: float = 60.0) -> AzureProvider:
-    return AzureProvider(account(url), Settings(call_timeout=call_timeout))
+    return AzureProvider(account(url), read_settings(call_timeout=call_timeout))
 
 
 @pytest.fixture(scope="module")

@@ -12,13 +12,12 @@ from azure.mgmt.network import models as network
 
 from app.domain import tags
 from app.domain.offerings import Market
-from app.settings import Settings
 from cloudsim.testing import Control, running
 from tests.workers.providers.azure.accounts import SUBNETS, account
 from tests.workers.providers.azure.specs import REGION, spec
 from tests.workers.providers.azure.strict import checked, read
 from tests.workers.providers.azure.test_launch import GROUP_ID, interface
-from tests.workers.providers.samples import GROUP, owner
+from tests.workers.providers.samples import GROUP, owner, read_settings
 from workers.providers import errors
 from workers.providers.azure import groups, launch
 from workers.providers.azure.adapter import AzureProvider
@@ -117,7 +116,7 @@ def test_another_group_is_another_request() -> None:
 @contextmanager
 def connected() -> Iterator[tuple[Control, AzureProvider]]:
     with running(boot_seconds=0.0, shutdown_seconds=0.0, cleanup_seconds=0.0) as sim:
-        yield sim, checked(AzureProvider(account(sim.url), Settings(call_timeout=60.0)))
+        yield sim, checked(AzureProvider(account(sim.url), read_settings(call_timeout=60.0)))
 
 
 def test_azure_takes_members_with_infiniband_and_gives_all_back() -> None:

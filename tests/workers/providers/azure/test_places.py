@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from app.domain.offerings import LISTED_MARKETS, Market
-from app.settings import Settings
 from tests.workers.providers.azure.accounts import account
 from tests.workers.providers.azure.answering import Answer, answering
 from tests.workers.providers.azure.specs import REGION, spec
+from tests.workers.providers.samples import read_settings
 from workers.providers.azure import catalogue, images, launch
 from workers.providers.azure.adapter import AzureProvider
 from workers.providers.errors import ImageMissing, NotOffered
@@ -26,7 +26,7 @@ def answer() -> Iterator[Answer]:
 
 
 def provider(answer: Answer, **changes: Any) -> AzureProvider:
-    return AzureProvider(account(answer.url, **changes), Settings())
+    return AzureProvider(account(answer.url, **changes), read_settings())
 
 
 def sku(name: str = T4, zones: tuple[str, ...] = ("2", "1"), **changes: Any) -> dict[str, Any]:

@@ -5,13 +5,12 @@ import re
 from pathlib import Path
 
 from app.domain.offerings import Market
-from app.settings import Settings
 from cloudsim.arm.permissions import WITHIN_THE_PUT, needed
 from cloudsim.testing import running
 from tests.workers.providers.azure.accounts import account
 from tests.workers.providers.azure.specs import REGION, spec
 from tests.workers.providers.samples import GROUP as MEMBER
-from tests.workers.providers.samples import INSTALLATION, owner, token_of
+from tests.workers.providers.samples import INSTALLATION, owner, read_settings, token_of
 from workers.providers.azure.adapter import AzureProvider
 from workers.providers.azure.leftovers import ADDRESS, GROUP, INTERFACE, MEMBERS, NEAR, SET, VOLUME
 from workers.providers.azure.rights import CHECK_RIGHTS, RESERVATION_RIGHTS, RIGHTS
@@ -64,7 +63,7 @@ def test_the_documented_role_has_the_actions_of_the_adapter_and_of_the_check() -
 
 def test_the_actions_allow_what_is_called_and_nothing_else() -> None:
     with running(boot_seconds=0.0) as sim:
-        ask_everything(AzureProvider(account(sim.url, images=OWN_IMAGES), Settings()))
+        ask_everything(AzureProvider(account(sim.url, images=OWN_IMAGES), read_settings()))
         called = {needed(operation) for operation in sim.calls("azure")}
     assert called <= set(RIGHTS)
     assert set(RIGHTS) - called == {*WITHIN_THE_PUT, *ONLY_WHEN_A_VM_GOES_WHILE_IT_IS_LISTED}

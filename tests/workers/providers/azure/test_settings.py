@@ -8,13 +8,12 @@ import pytest
 
 from app.domain import tags
 from app.local.waiting import wait_until
-from app.settings import Settings
 from cloudsim.testing import Control, running
 from tests.workers.providers.azure.accounts import SUBSCRIPTION, account
 from tests.workers.providers.azure.specs import REGION, spec
 from tests.workers.providers.azure.strict import checked
 from tests.workers.providers.azure.test_launch import interface, plan
-from tests.workers.providers.samples import INSTALLATION, owner
+from tests.workers.providers.samples import INSTALLATION, owner, read_settings
 from workers.providers import errors
 from workers.providers.azure.adapter import AzureProvider
 from workers.providers.types import Leftover, Vm
@@ -83,7 +82,7 @@ def sim(cloud: Control) -> Control:
 
 
 def connect(sim: Control, **settings: Any) -> AzureProvider:
-    return checked(AzureProvider(account(sim.url, **settings), Settings(call_timeout=60.0)))
+    return checked(AzureProvider(account(sim.url, **settings), read_settings(call_timeout=60.0)))
 
 
 def launch(azure: AzureProvider, **changes: Any) -> Vm:

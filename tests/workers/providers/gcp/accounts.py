@@ -8,7 +8,7 @@ from typing import Any
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-from app.settings import Settings
+from tests.workers.providers.samples import read_settings
 from workers.providers.gcp.adapter import GcpProvider
 from workers.providers.gcp.settings import GcpAccount
 
@@ -53,4 +53,4 @@ def account(url: str, credentials_file: str | None, **more: Any) -> GcpAccount:
 
 
 def provider(url: str, folder: Path, call_timeout: float = 60.0, email: str = EMAIL, **more: Any) -> GcpProvider:
-    return GcpProvider(account(url, key_file(folder, url, email), **more), Settings(call_timeout=call_timeout))
+    return GcpProvider(account(url, key_file(folder, url, email), **more), read_settings(call_timeout=call_timeout))

@@ -12,10 +12,10 @@ import pytest
 from google.auth import impersonated_credentials
 from google.auth.credentials import AnonymousCredentials
 
-from app.settings import Settings
 from tests.workers.providers.gcp.accounts import PROJECT, REGION, account, key_file, provider
 from tests.workers.providers.gcp.answering import TOKEN, Answer, answering
 from tests.workers.providers.gcp.specs import spec
+from tests.workers.providers.samples import read_settings
 from workers.providers import errors
 from workers.providers.gcp.adapter import GcpProvider
 from workers.providers.gcp.clients import GcpClients
@@ -39,7 +39,7 @@ def stub(server: Answer) -> Answer:
 
 
 def test_connecting_makes_no_call_and_needs_no_credentials(stub: Answer) -> None:
-    GcpProvider(account(stub.url, "/nowhere/key.json"), Settings()).plan(spec())
+    GcpProvider(account(stub.url, "/nowhere/key.json"), read_settings()).plan(spec())
     assert not stub.calls
 
 
@@ -55,7 +55,7 @@ def test_a_key_file_that_cannot_be_used_is_credentials_rejected(
     if content is not None:
         path.write_text(content)
     with pytest.raises(errors.CredentialsRejected, match="renew the credentials"):
-        GcpProvider(account(stub.url, str(path)), Settings()).identity()
+        GcpProvider(account(stub.url, str(path)), read_settings()).identity()
     assert not stub.calls
 
 
@@ -63,7 +63,7 @@ def test_application_default_credentials_are_found(
     stub: Answer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", key_file(tmp_path, stub.url))
-    assert GcpProvider(account(stub.url, None), Settings()).identity() == "123456789012"
+    assert GcpProvider(account(stub.url, None), read_settings()).identity() == "123456789012"
 
 
 def test_no_credentials_at_all_is_credentials_rejected(
@@ -71,7 +71,7 @@ def test_no_credentials_at_all_is_credentials_rejected(
 ) -> None:
     monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(tmp_path / "nowhere.json"))
     with pytest.raises(errors.CredentialsRejected):
-        GcpProvider(account(stub.url, None), Settings()).identity()
+        GcpProvider(account(stub.url, None), read_settings()).identity()
 
 
 def test_a_key_that_google_no_longer_knows_is_credentials_rejected(stub: Answer, tmp_path: Path) -> None:
@@ -104,12 +104,12 @@ def test_a_token_endpoint_out_of_reach_means_that_nothing_was_sent(stub: Answer,
     with answering() as gone:
         path = key_file(tmp_path, gone.url)
     with pytest.raises(errors.Unreachable, match="no access token"):
-        GcpProvider(account(stub.url, path), Settings()).identity()
+        GcpProvider(account(stub.url, path), read_settings()).identity()
     assert not stub.calls
 
 
 def test_the_project_that_pays_for_the_calls_is_still_named(stub: Answer, tmp_path: Path) -> None:
-    clients = GcpClients(account(stub.url, key_file(tmp_path, stub.url)), Settings())
+    clients = GcpClients(account(stub.url, key_file(tmp_path, stub.url)), read_settings())
     clients.of(ProjectsClient)
     found: Any = clients._credentials
     found.source = found.source.with_quota_project("payer")
@@ -120,7 +120,7 @@ def test_the_project_that_pays_for_the_calls_is_still_named(stub: Answer, tmp_pa
 
 def test_impersonation_acts_through_the_accounts_credentials(stub: Answer, tmp_path: Path) -> None:
     wanted = account(stub.url, key_file(tmp_path, stub.url), impersonate="robot@p.example")
-    clients = GcpClients(wanted, Settings())
+    clients = GcpClients(wanted, read_settings())
     clients.of(ProjectsClient)
     found: Any = clients._credentials
     assert isinstance(found.source, impersonated_credentials.Credentials)
@@ -140,7 +140,7 @@ def test_no_secret_reaches_logs_or_errors_even_at_debug(
 
 
 def test_threads_share_one_client_per_service_and_one_pool() -> None:
-    clients = GcpClients(account("http://127.0.0.1:9", None), Settings(worker_threads=40))
+    clients = GcpClients(account("http://127.0.0.1:9", None), read_settings(worker_threads=40))
     clients._credentials = AnonymousCredentials()
     kinds: list[type[Any]] = [InstancesClient, ProjectsClient]
     with ThreadPoolExecutor(8) as pool:
@@ -152,6 +152,6 @@ def test_threads_share_one_client_per_service_and_one_pool() -> None:
 
 
 def test_without_an_endpoint_it_is_googles_over_tls() -> None:
-    clients = GcpClients(account("http://127.0.0.1:9", None).model_copy(update={"endpoint_url": None}), Settings())
+    clients = GcpClients(account("http://127.0.0.1:9", None).model_copy(update={"endpoint_url": None}), read_settings())
     clients._credentials = AnonymousCredentials()
     assert clients.of(InstancesClient).transport._host == "https://compute.googleapis.com"
