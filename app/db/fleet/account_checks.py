@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 from datetime import timedelta
 
-from sqlalchemy import func, or_, select
+from sqlalchemy import Interval, Text, bindparam, func, or_, select
 from sqlalchemy.dialects.postgresql import Insert, insert
 
+from app.db.core.prepared import Bound
 from app.db.core.statements import AnyInsert, AnySelect
 from app.db.schema.tables import account, account_check
 from app.domain.account_checks import AccountCheck, failures
@@ -14,21 +15,24 @@ _SETTLED = timedelta(minutes=1)
 """A new account is checked after its first listing and its first offerings, which matter more."""
 
 
-def due(name: str, *, every: timedelta) -> AnySelect:
-    """One row when the account must be checked: never checked, not since `every`, or requested since the last run."""
-    last = account_check.c
-    return (
-        select(account.c.name)
-        .select_from(account.outerjoin(account_check, last.account == account.c.name))
-        .where(
-            account.c.name == name,
-            or_(
-                last.checked_at.is_(None) & (account.c.created_at < func.now() - _SETTLED),
-                last.checked_at < func.now() - every,
-                last.requested_at.is_not(None) & (last.checked_at.is_(None) | (last.requested_at > last.checked_at)),
-            ),
-        )
+_LAST = account_check.c
+_DUE = (
+    select(account.c.name)
+    .select_from(account.outerjoin(account_check, _LAST.account == account.c.name))
+    .where(
+        account.c.name == bindparam("named", type_=Text),
+        or_(
+            _LAST.checked_at.is_(None) & (account.c.created_at < func.now() - _SETTLED),
+            _LAST.checked_at < func.now() - bindparam("every", type_=Interval),
+            _LAST.requested_at.is_not(None) & (_LAST.checked_at.is_(None) | (_LAST.requested_at > _LAST.checked_at)),
+        ),
     )
+)
+
+
+def due(name: str, *, every: timedelta) -> Bound[AnySelect]:
+    """One row when the account must be checked: never checked, not since `every`, or requested since the last run."""
+    return Bound(_DUE, {"named": name, "every": every})
 
 
 def save(name: str, checks: Sequence[AccountCheck]) -> Insert:
@@ -56,9 +60,8 @@ def request(name: str) -> AnyInsert:
 
 def of_account(name: str) -> AnySelect:
     """(name, checked_at, requested_at, checks) of an account; no row for an unknown one."""
-    last = account_check.c
     return (
-        select(account.c.name, last.checked_at, last.requested_at, last.checks)
-        .select_from(account.outerjoin(account_check, last.account == account.c.name))
+        select(account.c.name, _LAST.checked_at, _LAST.requested_at, _LAST.checks)
+        .select_from(account.outerjoin(account_check, _LAST.account == account.c.name))
         .where(account.c.name == name)
     )

@@ -1,11 +1,11 @@
 """Statements on the installation and its cloud accounts."""
 
 from collections.abc import Iterable, Mapping
+from functools import cache
 from typing import Any
 
 from sqlalchemy import (
     ARRAY,
-    ColumnElement,
     Text,
     TextClause,
     Update,
@@ -13,7 +13,6 @@ from sqlalchemy import (
     any_,
     bindparam,
     case,
-    cast,
     func,
     literal,
     not_,
@@ -161,30 +160,37 @@ def account_state(name: str) -> Bound[AnySelect]:
     return Bound(_STATE, {"named": name})
 
 
-def account_failed(name: str, state: str, error: Mapping[str, Any]) -> Update:
-    """Sets an account aside (`failing`, `disabled`) with the reason; a draining one stays draining."""
-    return (
-        update(account)
-        .where(account.c.name == name)
-        .values(
-            state=case((account.c.state == "draining", account.c.state), else_=state),
-            last_error=dict(error),
-            checked_at=func.now(),
-        )
+_ERROR = bindparam("error", type_=JSONB)
+_FAILED = (
+    update(account)
+    .where(account.c.name == _NAMED)
+    .values(
+        state=case((account.c.state == "draining", account.c.state), else_=bindparam("new_state", type_=Text)),
+        last_error=_ERROR,
+        checked_at=func.now(),
     )
+)
 
 
-def region_failed(name: str, region: str, error: Mapping[str, Any], *, silent: bool = False) -> Update:
-    """The last thing that went wrong in a region. `silent`: it gave no answer, `since` the first such time in a row."""
-    kept: ColumnElement[Any] = cast(dict(error), JSONB)
-    if silent:
-        since = func.coalesce(account_region.c.last_error["since"], func.to_jsonb(func.now()))
-        kept = kept.op("||")(func.jsonb_build_object("since", since))
+def account_failed(name: str, state: str, error: Mapping[str, Any]) -> Bound[Update]:
+    """Sets an account aside (`failing`, `disabled`) with the reason; a draining one stays draining."""
+    return Bound(_FAILED, {"named": name, "new_state": state, "error": dict(error)})
+
+
+@cache
+def _region_failed(*, silent: bool) -> Update:
+    since = func.coalesce(account_region.c.last_error["since"], func.to_jsonb(func.now()))
+    kept = _ERROR.op("||")(func.jsonb_build_object("since", since)) if silent else _ERROR
     return (
         update(account_region)
-        .where(account_region.c.account == name, account_region.c.region == region)
+        .where(account_region.c.account == _NAMED, account_region.c.region == bindparam("in_region", type_=Text))
         .values(last_error=kept)
     )
+
+
+def region_failed(name: str, region: str, error: Mapping[str, Any], *, silent: bool = False) -> Bound[Update]:
+    """The last thing that went wrong in a region. `silent`: it gave no answer, `since` the first such time in a row."""
+    return Bound(_region_failed(silent=silent), {"named": name, "in_region": region, "error": dict(error)})
 
 
 def service_quotas(name: str, region: str, quotas: list[dict[str, Any]]) -> Update:
