@@ -3,8 +3,6 @@
 import json
 from dataclasses import fields
 
-import pytest
-
 from app.domain.event_types import EventType
 from app.domain.events import EVENT_DATA, AttemptRefused, LeaseInterruptionNotice, LeaseQueued
 from tests.domain.event_samples import AT, OFFERING, sample
@@ -14,12 +12,12 @@ def test_every_type_has_data_of_its_own() -> None:
     assert EVENT_DATA.keys() == set(EventType)
 
 
-@pytest.mark.parametrize("kind", EventType)
-def test_the_data_of_every_type_is_json_with_every_field(kind: EventType) -> None:
-    data = sample(kind)
-    stored = data.as_json()
-    assert json.loads(json.dumps(stored)) == stored
-    assert len(stored) == len(fields(data))
+def test_the_data_of_every_type_is_json_with_every_field() -> None:
+    for kind in EventType:
+        data = sample(kind)
+        stored = data.as_json()
+        assert json.loads(json.dumps(stored)) == stored, kind
+        assert len(stored) == len(fields(data)), kind
 
 
 def test_times_have_a_z_and_absent_values_are_null() -> None:

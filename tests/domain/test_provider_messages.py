@@ -27,27 +27,25 @@ def kinds(of: type[ProviderError] = ProviderError) -> Iterator[str]:
         yield from kinds(kind)
 
 
-@pytest.mark.parametrize("kind", sorted({*kinds(), "VmEnded", "NeverSeen", "Lost", "SomethingNew"}))
 @pytest.mark.parametrize("code", [None, "UnauthorizedOperation", "Client.UserInitiatedShutdown", "SomethingNew", RAW])
-def test_no_word_of_the_provider_gets_through_but_its_code(kind: str, code: str | None) -> None:
-    error = {"class": kind, "code": code, "message": RAW}
-    shown = public_error(error)
-    assert set(shown) == {"class", "code", "message"}
-    assert shown["code"] == (None if code == RAW else code)
-    for text in (*shown.values(), public_answer(error), why_vm_ended(error)):
-        assert not any(word in (text or "") for word in WORDS)
+def test_no_word_of_the_provider_gets_through_but_its_code(code: str | None) -> None:
+    for kind in {*kinds(), "VmEnded", "NeverSeen", "Lost", "SomethingNew"}:
+        error = {"class": kind, "code": code, "message": RAW}
+        shown = public_error(error)
+        assert set(shown) == {"class", "code", "message"}
+        assert shown["code"] == (None if code == RAW else code), kind
+        for text in (*shown.values(), public_answer(error), why_vm_ended(error)):
+            assert not any(word in (text or "") for word in WORDS), kind
 
 
-@pytest.mark.parametrize("kind", sorted(set(kinds())))
-def test_every_class_of_error_has_a_sentence_of_its_own(kind: str) -> None:
-    assert public_message(kind, None) != public_message("SomethingNew", None)
+def test_every_class_of_error_has_a_sentence_of_its_own() -> None:
+    unknown = public_message("SomethingNew", None)
+    assert [kind for kind in kinds() if public_message(kind, None) == unknown] == []
 
 
-@pytest.mark.parametrize(
-    "code", [*aws.CODES, *gcp.CODES, *gcp.REASONS, *azure.CODES, "403", "HTTP503", "PowerState/deallocated"]
-)
-def test_every_known_code_is_shown(code: str) -> None:
-    assert public_code(code) == code
+def test_every_known_code_is_shown() -> None:
+    codes = [*aws.CODES, *gcp.CODES, *gcp.REASONS, *azure.CODES, "403", "HTTP503", "PowerState/deallocated"]
+    assert [public_code(code) for code in codes] == codes
 
 
 @pytest.mark.parametrize(

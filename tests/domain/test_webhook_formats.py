@@ -35,15 +35,15 @@ def slack(kind: str, about: dict[str, Any], **more: Any) -> tuple[str, str]:
     return body["text"], block["text"]["text"]
 
 
-@pytest.mark.parametrize("kind", sorted({*EventType, *SENTENCES}))
-def test_each_event_is_one_sentence_without_a_gap(kind: str) -> None:
-    about = {"lease_id": LEASE, **(sample(kind).as_json() if kind in set(EventType) else {})}
-    told = sentence(kind, about, lease_name="train")
-    assert kind in SENTENCES
-    assert told.endswith(".")
-    assert not {"{", "}"} & set(told)
-    assert "unknown" not in told
-    assert ": ." not in told
+def test_each_event_is_one_sentence_without_a_gap() -> None:
+    assert set(EventType) <= SENTENCES.keys()
+    for kind in SENTENCES:
+        about = {"lease_id": LEASE, **(sample(kind).as_json() if kind in set(EventType) else {})}
+        told = sentence(kind, about, lease_name="train")
+        assert told.endswith("."), kind
+        assert not {"{", "}"} & set(told), kind
+        assert "unknown" not in told, kind
+        assert ": ." not in told, kind
 
 
 def test_the_sentence_names_the_lease_the_place_and_the_cause() -> None:

@@ -1,5 +1,6 @@
 """No spelling of a URL leads a webhook to an address that is not public."""
 
+from collections.abc import Callable
 from ipaddress import ip_address
 
 import pytest
@@ -122,26 +123,27 @@ CLOSED = [
 OPEN = ["8.8.8.8", "1.1.1.1", "93.184.216.34", "168.63.129.17", "172.32.0.1", "192.0.1.1", "2606:4700:4700::1111"]
 
 
-@pytest.mark.parametrize("host", LOOPBACK)
-def test_a_host_that_is_not_plainly_public_is_refused(host: str) -> None:
-    with pytest.raises(RefusedUrl):
-        parse(f"https://{host}/hook", local=False)
+def is_refused(check: Callable[..., object], asked: object) -> bool:
+    try:
+        check(asked, local=False)
+    except RefusedUrl:
+        return True
+    return False
 
 
-@pytest.mark.parametrize("url", ODD)
-def test_a_url_that_could_be_read_in_two_ways_is_refused(url: str) -> None:
-    with pytest.raises(RefusedUrl):
-        parse(url, local=False)
+def test_a_host_that_is_not_plainly_public_is_refused() -> None:
+    assert [host for host in LOOPBACK if not is_refused(parse, f"https://{host}/hook")] == []
 
 
-@pytest.mark.parametrize("address", CLOSED)
-def test_an_address_that_is_not_public_is_refused_resolved_and_written(address: str) -> None:
-    assert not is_allowed(ip_address(address), local=False)
-    with pytest.raises(RefusedUrl):
-        check_addresses([address], local=False)
-    written = f"[{address}]" if ":" in address else address
-    with pytest.raises(RefusedUrl):
-        parse(f"https://{written}/", local=False)
+def test_a_url_that_could_be_read_in_two_ways_is_refused() -> None:
+    assert [url for url in ODD if not is_refused(parse, url)] == []
+
+
+def test_an_address_that_is_not_public_is_refused_resolved_and_written() -> None:
+    written = {address: f"[{address}]" if ":" in address else address for address in CLOSED}
+    assert [address for address in CLOSED if is_allowed(ip_address(address), local=False)] == []
+    assert [address for address in CLOSED if not is_refused(check_addresses, [address])] == []
+    assert [address for address in CLOSED if not is_refused(parse, f"https://{written[address]}/")] == []
 
 
 @pytest.mark.parametrize("address", OPEN)

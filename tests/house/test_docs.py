@@ -32,26 +32,30 @@ EXPLAINING = [
 MAKE = re.compile(r"^(?:\$ )?make ([a-z-]+)", re.MULTILINE)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_links_lead_somewhere(page: object) -> None:
-    path = ROOT / str(page)
-    missing = [link for link in LINK.findall(path.read_text(encoding="utf-8")) if not (path.parent / link).exists()]
-    assert not missing
+def found_in(pattern: re.Pattern[str], pages: list[Path]) -> Iterator[tuple[Path, Any]]:
+    """(page, what the pattern finds in it), for every find."""
+    return ((page, found) for page in pages for found in pattern.findall(page.read_text(encoding="utf-8")))
 
 
-@pytest.mark.parametrize("page", EXPLAINING, ids=lambda path: str(path.relative_to(ROOT)))
-def test_code_and_tests_that_explain_a_decision_exist(page: Path) -> None:
-    for name, test in CODE.findall((ROOT / page).read_text(encoding="utf-8")):
-        file = ROOT / name
-        assert file.exists(), name
-        assert not test or f"def {test}(" in file.read_text(encoding="utf-8"), test
+def test_links_lead_somewhere() -> None:
+    links = found_in(LINK, PAGES)
+    assert [f"{page}: {link}" for page, link in links if not (page.parent / link).exists()] == []
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_make_targets_shown_exist(page: object) -> None:
-    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    for target in MAKE.findall((ROOT / str(page)).read_text(encoding="utf-8")):
-        assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
+def test_code_and_tests_that_explain_a_decision_exist() -> None:
+    shown = {(page, ROOT / name, test) for page, (name, test) in found_in(CODE, EXPLAINING)}
+    texts = {file: file.read_text(encoding="utf-8") for _, file, test in shown if test and file.exists()}
+    missing = [
+        f"{page}: {file} {test}"
+        for page, file, test in shown
+        if not file.exists() or (test and f"def {test}(" not in texts[file])
+    ]
+    assert missing == []
+
+
+def test_make_targets_shown_exist() -> None:
+    targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+    assert [f"{page}: make {target}" for page, target in found_in(MAKE, PAGES) if target not in targets] == []
 
 
 def commands_shown(page: str) -> Iterator[list[str]]:
@@ -93,10 +97,13 @@ def _parse_client(command: Any, arguments: list[str]) -> None:
         _parse_client(chosen, rest)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_commands_shown_are_complete(page: object) -> None:
-    for program, *arguments in commands_shown((ROOT / str(page)).read_text(encoding="utf-8")):
-        parse(program, *arguments)
+def test_commands_shown_are_complete() -> None:
+    for page in PAGES:
+        for program, *arguments in commands_shown(page.read_text(encoding="utf-8")):
+            try:
+                parse(program, *arguments)
+            except (SystemExit, UsageError) as error:
+                pytest.fail(f"{page}: {program} {shlex.join(arguments)}: {error!r}")
 
 
 @pytest.mark.parametrize(
