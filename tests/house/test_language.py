@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.house.sources import ROOT, tracked_files
+from tests.house.sources import ROOT, statements, tracked_files
 
 MOST_WORDS = 30
 
@@ -70,7 +70,7 @@ def faults(text: str) -> list[str]:
 
 
 def docstrings(source: str) -> Iterator[str]:
-    for node in ast.walk(ast.parse(source)):
+    for node in statements(ast.parse(source)):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             yield ast.get_docstring(node) or ""
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.durations import SECONDS
-from tests.house.sources import ROOT, tracked_files
+from tests.house.sources import ROOT, statements, tracked_files
 
 LONGEST_MODULE = 300
 LONGEST_FUNCTION = 40
@@ -57,7 +57,7 @@ def test_modules_and_functions_are_short_or_say_why_not(sources: list[Source]) -
     for name, tree, lines in sources:
         if lines > LONGEST_MODULE:
             longer.add(name)
-        for node in ast.walk(tree):
+        for node in statements(tree):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 length = (node.end_lineno or 0) - node.lineno + 1
                 longer |= {f"{name}:{node.name}"} if length > LONGEST_FUNCTION else set()

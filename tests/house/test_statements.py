@@ -16,7 +16,10 @@ MADE_AT_IMPORT = {
 
 def changing_statements(path: Path) -> Iterator[str]:
     """Where a function gives `Bound` neither a constant of its module nor the result of a function that remembers it."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+    text = path.read_text(encoding="utf-8")
+    if "Bound(" not in text:
+        return
+    tree = ast.parse(text)
     functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
     remembering = {one.name for one in functions if REMEMBERING & set().union(*map(names, one.decorator_list))}
     for call in {node for function in functions for node in ast.walk(function) if isinstance(node, ast.Call)}:
