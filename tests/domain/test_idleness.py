@@ -5,7 +5,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.domain.groups import Membership
@@ -49,6 +49,7 @@ def after(percentages: list[list[float]], gpus: int) -> Idleness | None:
     return Idleness(rule=HOUR, since=run.since, samples=run.samples, sampled_at=run.last_at)
 
 
+@settings(max_examples=20)
 @given(st.lists(st.lists(st.floats(0, 5), min_size=2, max_size=2), min_size=61, max_size=70))
 def test_an_hour_of_idle_samples_ends_a_lease(samples: list[list[float]]) -> None:
     assert ends(active(after(samples, 2)))
