@@ -7,7 +7,7 @@ would wait for a cloud or the database. Two runs from one seed give way at the s
 import heapq
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from random import Random
 from typing import Any
@@ -33,12 +33,8 @@ class Actor:
     jitter: float = 0.0
 
 
-@dataclass(order=True)
-class _Event:
-    at: float
-    tie: float
-    number: int
-    act: Callable[[], None] = field(compare=False)
+_Event = tuple[float, float, int, Callable[[], None]]
+"""When, a random number that decides between events of the same time, the event's own number, and what happens."""
 
 
 class Scheduler:
@@ -71,7 +67,7 @@ class Scheduler:
     def at(self, when: float, act: Callable[[], None]) -> None:
         """Something happens by itself, such as a VM that starts."""
         self.steps += 1
-        heapq.heappush(self._events, _Event(max(when, self.now), self.random.random(), self.steps, act))
+        heapq.heappush(self._events, (max(when, self.now), self.random.random(), self.steps, act))
 
     def after(self, seconds: float, act: Callable[[], None]) -> None:
         self.at(self.now + seconds, act)
@@ -124,7 +120,7 @@ class Scheduler:
         while True:
             woken = self._next_idle()
             event = self._events[0] if self._events else None
-            if woken is not None and (event is None or woken[0] < event.at):
+            if woken is not None and (event is None or woken[0] < event[0]):
                 when, actor = woken
                 if when > until:
                     break
@@ -132,10 +128,10 @@ class Scheduler:
                 self._idle.remove(actor)
                 actor.idle_role = None
                 self._switch(actor)
-            elif event is not None and event.at <= until:
-                heapq.heappop(self._events)
-                self.now = max(self.now, event.at)
-                event.act()
+            elif event is not None and event[0] <= until:
+                at, _, _, act = heapq.heappop(self._events)
+                self.now = max(self.now, at)
+                act()
             else:
                 break
         self.now = max(self.now, until)
@@ -153,7 +149,7 @@ class Scheduler:
 
     def _worth_asking(self) -> bool:
         """Always when nothing else happens soon, and now and then between the acts of somebody."""
-        soon = bool(self._events) and self._events[0].at - self.now < _SOON
+        soon = bool(self._events) and self._events[0][0] - self.now < _SOON
         return not soon or self.random.random() < 0.2
 
     def _acting(self) -> Actor:
