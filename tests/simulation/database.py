@@ -40,7 +40,7 @@ BEGIN
         EXECUTE format('ALTER TABLE %s ALTER COLUMN %I SET DEFAULT simulated.now()', one.name, one.attname);
     END LOOP;
     FOREACH parent IN ARRAY ARRAY['gpu_sample', 'gpu_series'] LOOP
-        EXECUTE format('CREATE TABLE gpu_partitions.%s_simulated PARTITION OF public.%I
+        EXECUTE format('CREATE TABLE gpu_partitions.%s_20300131 PARTITION OF public.%I
                         FOR VALUES FROM (''2029-12-31'') TO (''2030-02-01'')', parent, parent);
     END LOOP;
     EXECUTE format('ALTER DATABASE %I SET search_path = simulated, pg_catalog, public', current_database());

@@ -10,7 +10,7 @@ from sqlalchemy.exc import DBAPIError
 from app.domain.ids import LeaseId
 from app.settings import AccountSettings, Settings
 from tests.simulation.adapter import SimulatedProvider
-from tests.simulation.cloud import Cloud, Machine
+from tests.simulation.cloud import Cloud, Machine, Violation
 from tests.simulation.database import Clocked, VirtualDatabase
 from tests.simulation.scheduler import Actor, Killed, Scheduler
 from tests.simulation.trace import Trace
@@ -29,7 +29,9 @@ _OUTAGE_PAUSE = 0.5
 _NOTICES = 30.0
 """Seconds between two looks for what nobody causes, such as idle leases. Seeds without agents have none."""
 _RARELY = 400.0
-"""Housekeeping here is the invariants' recount; its other jobs have nothing to do."""
+"""Housekeeping here is the invariants' recount. Its other jobs have nothing to do, as those of `_IDLE_HERE`."""
+_IDLE_HERE = ("checks", "reservations", "operators")
+"""Refreshes without work: an account is checked once a day, no cloud has a reservation, and no operator gets messages."""
 
 
 @dataclass(eq=False)
@@ -144,14 +146,16 @@ class Process:
             runtime = assemble(
                 database, grounds.settings, grounds.accounts, self._connect, monotonic=lambda: grounds.scheduler.now
             )
-        except DBAPIError:
+        except DBAPIError as error:
+            _expect_outage(error)
             self._die("at its start, without a database")
             return
         work = self._work(runtime)
         while True:
             try:
                 busy = work()
-            except DBAPIError:
+            except DBAPIError as error:
+                _expect_outage(error)
                 grounds.scheduler.pause(_OUTAGE_PAUSE)
                 continue
             if not busy:
@@ -166,7 +170,9 @@ class Process:
         if self._role == INVENTORY:
             return PeriodicRunner(runtime, every.inventory).run_one
         if self._role == JOBS:
-            rarely = {name: replace(kind, interval=lambda _: _RARELY) for name, kind in every.housekeeping.items()}
+            idle = {name: every.refresh[name] for name in _IDLE_HERE}
+            seldom = {**every.housekeeping, **idle}.items()
+            rarely = {name: replace(kind, interval=lambda _: _RARELY, idle=None) for name, kind in seldom}
             at_times = {name: replace(kind, interval=lambda _: _NOTICES) for name, kind in every.notices.items()}
             notices = at_times if runtime.settings.agent == "on" else {}
             runner = PeriodicRunner(runtime, {**every.watch, **every.refresh, **rarely, **notices})
@@ -182,3 +188,9 @@ class Process:
     def _hinted(self, reconciler: Reconciler) -> bool:
         hints = self._grounds.hints
         return bool(hints) and reconciler.run_hinted(hints.pop())
+
+
+def _expect_outage(error: DBAPIError) -> None:
+    """A process goes on after an outage. Any other statement that fails is a fault of the program's."""
+    if not error.connection_invalidated:
+        raise Violation(f"a statement failed, and no outage was the cause: {error.orig}") from error
