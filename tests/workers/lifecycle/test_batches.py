@@ -13,6 +13,7 @@ from sqlalchemy import func, select, update
 from app.db.core.ids import new_id
 from app.db.schema.tables import attempt, launch_batch, lease, provider_bucket
 from app.domain.ids import TenantId
+from app.domain.lifecycle import Look, Step, decide
 from app.domain.tokens import agent_hash, host_key_hash, slot_token
 from cloudsim.user_data import cloud_configs
 from tests.workers.fleet import ACCOUNT, REGION, Fleet
@@ -412,6 +413,30 @@ def test_an_answer_that_comes_after_another_worker_took_over_changes_nothing(
     assert [second.attempts(lease_id) for lease_id in leases] == before
     assert [len(rows) for rows in before] == [1] * 3
     assert (len(second.sim.instances()), second.orphans(), second.used()["gpus"]) == (3, [], 3)
+
+
+def test_a_vm_that_another_worker_stores_during_the_search_for_it_is_ended(
+    make_fleet: Callable[..., Fleet], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = make_fleet(unknown_retry_seconds=10.0), make_fleet(unknown_retry_seconds=10.0)
+    leases = led_together(first)
+    first.sim.fault("RunInstances", "error", code="InternalError", times=1)
+    send_batch(first)
+    first.end(leases[1])
+    searches: list[Step] = []
+
+    def decided(*facts: Any) -> Any:
+        step = decide(*facts)
+        if isinstance(step, Look) and not searches:
+            searches.append(step)
+            second.drive(lambda: states(second, leases) == [["known"]] * 2)
+        return step
+
+    monkeypatch.setattr("workers.lifecycle.reconciler.decide", decided)
+    first.drive_to(leases[1], "released")
+    assert (len(searches), [batch.params for batch in batches(first)]) == (1, [None])
+    assert [(one.state, one.instance_id is None) for one in first.attempts(leases[1])] == [("dead", False)]
+    assert (len(first.sim.instances()), len(first.vms()), first.used()["gpus"]) == (2, 1, 1)
 
 
 def test_a_lease_released_before_the_call_is_left_out(fleet: Fleet) -> None:

@@ -24,6 +24,10 @@ _LONGEST_AFTER_FAILURE = timedelta(seconds=30)
 _FAILED_SHARE = 0.25
 
 
+class _KnownMeanwhileError(Exception):
+    """Another worker has learnt the outcome since this step was decided on."""
+
+
 def look(ctx: StepContext) -> Rest | None:
     """One direct get by token. A VM that exists is adopted. Without a VM and with a complete proof the attempt is dead.
 
@@ -41,6 +45,8 @@ def look(ctx: StepContext) -> Rest | None:
                 return None
     except ProviderError as error:
         return _later(ctx, error, _pause(ctx))
+    except _KnownMeanwhileError:
+        return None
     if vm is not None:
         record(ctx, vm)
         return None
@@ -53,6 +59,8 @@ def _find(ctx: StepContext) -> Vm | None:
     if batch_id is None:
         return ctx.provider.find(attempt.region, attempt.token, ctx.owner)
     params = ctx.runtime.database.all(batches.params(batch_id))[0].params
+    if params is None:  # they are kept as long as a slot is searched for
+        raise _KnownMeanwhileError
     found = ctx.provider.find_batch(attempt.region, params)
     store_others(ctx, batch_id, found)
     return found.get(ctx.row.attempt_batch_index)
