@@ -33,6 +33,7 @@ from workers.providers.types import ListingPage, Vm
 virtual_time = workers.virtual_time
 worker_settings = workers.worker_settings
 sim = workers.sim
+accounts_folder = workers.accounts_folder
 make_fleet = workers.make_fleet
 kept_view = workers.kept_view
 

@@ -169,7 +169,8 @@ class Agents:
         except RateLimited:
             return
         self._grounds.scheduler.count("agent: samples sent")
-        truth.accepted += [(one["at"], all(not gpu["utilization"] for gpu in one["gpus"])) for one in truth.unsent]
+        idle = [0.0] * TYPES[machine.kind][0].count
+        truth.accepted += [(one["at"], [gpu["utilization"] for gpu in one["gpus"]] == idle) for one in truth.unsent]
         truth.unsent = []
 
     async def _accept(self, token: str, body: bytes) -> None:

@@ -32,7 +32,7 @@ READ_ONLY = "25006"
 CONNECT_SECONDS = 5
 PREPARED_STATEMENTS = 500
 """Of a connection, more than a process has statements. A driver that drops one has PostgreSQL plan it anew at its next use;
-both drivers keep 100 unless told."""
+both drivers keep 100 by default."""
 _TRIES = 3
 
 
