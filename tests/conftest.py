@@ -62,9 +62,9 @@ def _logs_outlive_captures(request: pytest.FixtureRequest) -> None:
 
 
 WITH_STACKS = {
-    "tests/e2e/": "one cloud",
-    "tests/three_clouds/": "other stacks",
-    "tests/local/": "other stacks",
+    "tests/e2e/": "stacks",
+    "tests/three_clouds/": "stacks",
+    "tests/local/": "stacks",
     "tests/browser/": "dashboard",
 }
 """Tests that start whole stacks, those of a name one after the other in one process: they take longest, so they come first."""

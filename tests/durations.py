@@ -9,7 +9,7 @@ from collections.abc import Mapping
 SECONDS: Mapping[str, int] = {
     "tests/workers/lifecycle/test_batches.py": 75,
     "tests/house/test_checks.py": 70,
-    "tests/simulation/test_broken.py": 65,
+    "tests/simulation/test_broken.py": 35,
     "tests/security/test_secrets.py": 65,
     "tests/workers/lifecycle/test_late_answers.py": 60,
     "tests/workers/test_brakes.py": 30,
