@@ -118,8 +118,12 @@ class GroupPromises:
             raise Violation(f"{group.id} is {group.state} and was never formed")
 
     def _check_vms(self, group: _Group) -> None:
-        """Each ready member has had a VM that ran."""
-        made = {machine.key[0] for _, machine in self._machines() if not machine.copied and machine.ready_from < 1e12}
+        """Each ready member has had a VM that was ready, by the cloud's word or by a proof of its GPUs."""
+        made = {
+            machine.key[0]
+            for _, machine in self._machines()
+            if not machine.copied and (machine.ready_from < 1e12 or (machine.gpus and machine.gpus.delivered))
+        }
         without = [member.lease_id for member in group.members if member.ready and member.lease_id not in made]
         if without:
             raise Violation(f"{group.id} is formed, and {without} have no VM")
