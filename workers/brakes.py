@@ -4,7 +4,7 @@ The sticky hold stops every lease in its state (no launch, expiry, kill or close
 sets the hold when the database is a different one than before, or older than the clouds' tags.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -117,23 +117,22 @@ def set_hold(database: WorkerDatabase, reason: str) -> None:
 
 
 def mass_loss(
-    database: WorkerDatabase, account: str, region: str, counts: Sequence[tuple[str, int, int]]
+    database: WorkerDatabase, account: str, region: str, lost: Mapping[str, int], live: int
 ) -> frozenset[str]:
-    """Checks the losses of a cycle. `counts`: (kind, lost, live) of both kinds, vanished and rowless.
+    """Checks the losses of a cycle. `lost`: how many VMs of each kind, VANISHED and ROWLESS. `live`: how many were there.
 
     Returns the kinds on which workers may not act: too many losses at once, and not yet in three consecutive cycles.
     """
     braked = set()
-    many = {kind: too_many(lost, live) for kind, lost, live in counts}
+    many = {kind: too_many(count, live) for kind, count in lost.items()}
     row = database.all(brakes.count_cycle(account, region, vanished=many[VANISHED], rowless=many[ROWLESS]))[0]
-    for kind, lost, live in counts:
-        cycles: int = row._mapping[kind]  # noqa: SLF001 - SQLAlchemy's public name of it
+    for kind, cycles in ((VANISHED, row.vanished), (ROWLESS, row.rowless)):
         if many[kind] and cycles < CONFIRMING_CYCLES:
             braked.add(kind)
             log.error(
-                "mass loss braked", account=account, region=region, kind=kind, lost=lost, live=live, cycles=cycles
+                "mass loss braked", account=account, region=region, kind=kind, lost=lost[kind], live=live, cycles=cycles
             )
-            message = f"{lost} VMs {kind} at once ({live} live): nothing is closed or ended before {CONFIRMING_CYCLES} cycles agree"
+            message = f"{lost[kind]} VMs {kind} at once ({live} live): nothing is closed or ended before {CONFIRMING_CYCLES} cycles agree"
             error = {"class": ErrorKind.MASS_LOSS, "code": kind, "message": message}
             database.run(accounts.region_failed(account, region, error))
     return frozenset(braked)

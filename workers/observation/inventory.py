@@ -19,6 +19,7 @@ from sqlalchemy import Executable
 from app.db.core.prepared import Bound, execute
 from app.db.events.events import NewEvent
 from app.db.fleet import inventory as statements
+from app.db.fleet import orphans
 from app.db.leases.launches import WANTED
 from app.db.leases.transitions import WAKE, locked, write
 from app.db.operations import brakes
@@ -137,7 +138,7 @@ def _hold_for_lost_rows(runtime: Runtime, account: str, region: str, findings: F
     if not findings.lost_rows(shown_before=()):
         return
     vm_ids = [seen.vm_id for seen in (*findings.lost, *(seen for _, seen in findings.found))]
-    shown = runtime.database.all(statements.lost_before(account, region, vm_ids))
+    shown = runtime.database.all(orphans.lost_before(account, region, vm_ids))
     before = {row.instance_id for row in shown}
     hold_for_lost_rows(runtime.database, findings.lost_rows(before))
 
@@ -151,8 +152,7 @@ def _mass_loss(
     """
     live = sum(row.state is AttemptState.KNOWN and not row.ending for row in rows)
     vanished = sum(not row.ending for row in findings.absent)
-    counts = [(VANISHED, vanished, live), (ROWLESS, len(findings.copied), live)]
-    return mass_loss(runtime.database, account, region, counts)
+    return mass_loss(runtime.database, account, region, {VANISHED: vanished, ROWLESS: len(findings.copied)}, live)
 
 
 def _seen(vm: Vm, batch: BatchSlot | None) -> Seen:
@@ -304,10 +304,10 @@ def _sight_orphans(runtime: Runtime, account: str, region: str, listed: Listed, 
             vm = listed.vms[vm_id]
             values = _orphan_values(account, region, vm, cause, owners.get(vm_id) or attempt_key(vm.tags))
             grace = graces.get(cause, 0.0)
-            if connection.execute(*statements.sight(values, grace_seconds=grace)).scalar_one() == 1:
+            if connection.execute(*orphans.sight(values, grace_seconds=grace)).scalar_one() == 1:
                 about = {"cause": cause, "lease_id": values["lease_id"], "attempt": values["attempt_n"]}
                 log.warning("orphan", account=account, region=region, instance_id=vm_id, **about)
-        gone = statements.orphans_gone(account, region, list(causes), listed.unreachable)
+        gone = orphans.gone(account, region, list(causes), listed.unreachable)
         tell_orphans(connection, connection.execute(*gone).all())
 
 
@@ -338,9 +338,7 @@ def _end_orphans(runtime: Runtime, provider: Provider, account: str, region: str
     bucket = runtime.pacer.bucket(account, region, "terminate")
     if not runtime.pacer.take(provider, bucket):
         return 0
-    due = statements.orphans_due(
-        account, region, again_after=_KILL_AGAIN_SECONDS, limit=_KILLS_A_CYCLE, rowless_too=rowless_too
-    )
+    due = orphans.due(account, region, again_after=_KILL_AGAIN_SECONDS, limit=_KILLS_A_CYCLE, rowless_too=rowless_too)
     rows = runtime.database.all(due)
     if not rows:
         return 0
@@ -371,4 +369,4 @@ def _store_refusals(runtime: Runtime, account: str, region: str, errors: Mapping
             about = {"account": account, "region": region, "instance_id": vm_id}
             log.warning("orphan not ended", **about, code=error.code, error=error.message)
     outcomes = {vm_id: error_json(error) if error is not None else None for vm_id, error in errors.items()}
-    runtime.database.run(statements.end_asked(account, region, outcomes))
+    runtime.database.run(orphans.end_asked(account, region, outcomes))

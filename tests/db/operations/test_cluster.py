@@ -6,7 +6,7 @@ from uuid import uuid4
 import pytest
 from sqlalchemy import insert, text
 
-from app.db.fleet import inventory, jobs
+from app.db.fleet import jobs, orphans
 from app.db.leases import attempts, claims, process_locks
 from app.db.operations import cluster, ops
 from app.db.schema.tables import account, attempt, lease
@@ -53,8 +53,8 @@ def test_no_orphan_is_due_on_another_cluster(store: Store, change: str) -> None:
     names = ("instance_id", "zone", "instance_type", "market", "cause")
     facts = dict(zip(names, ("i-1", "a", "g5.xlarge", "spot", "ended_lease"), strict=True))
     unknown = dict.fromkeys(("lease_id", "attempt_n", "price_per_hour", "launched_at", "deadline_at"))
-    store.run(inventory.sight({"account": "main", "region": "r", "tags": "{}", **facts, **unknown}, grace_seconds=0))
-    due = inventory.orphans_due("main", "r", again_after=30, limit=50, rowless_too=True)
+    store.run(orphans.sight({"account": "main", "region": "r", "tags": "{}", **facts, **unknown}, grace_seconds=0))
+    due = orphans.due("main", "r", again_after=30, limit=50, rowless_too=True)
     store_another(store, change)
     assert store.all(due) == []
     store.run(ops.LIFT_HOLD)
