@@ -19,10 +19,10 @@ from starlette.routing import Route
 from uvicorn.config import LOGGING_CONFIG
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from cloudsim.arm import front as arm_front
 from cloudsim.arm.cloud import AZURE
 from cloudsim.arm.facts import PROVIDER as AZURE_NAME
 from cloudsim.arm.facts import catalog as azure_catalog
+from cloudsim.arm.front import ArmFront
 from cloudsim.control.api import ControlApi
 from cloudsim.control.gpus import GpusApi
 from cloudsim.control.restrictions import RestrictionsApi
@@ -32,11 +32,10 @@ from cloudsim.ec2.facts import PROVIDER
 from cloudsim.ec2.facts import catalog as aws_catalog
 from cloudsim.ec2.front import AwsFront
 from cloudsim.gate import Gate
-from cloudsim.gce import front as gce_front
 from cloudsim.gce.cloud import GCP
 from cloudsim.gce.facts import PROVIDER as GCP_NAME
 from cloudsim.gce.facts import catalog as gcp_catalog
-from cloudsim.lazy_routes import LazyRoutes
+from cloudsim.gce.front import GceFront
 from cloudsim.settings import Settings
 from cloudsim.store import Store
 from cloudsim.world import World
@@ -82,18 +81,14 @@ class Simulation:
         self.closing = asyncio.Event()
         gate = Gate(self.world, self.closing)
         front = AwsFront(self.world, gate, self.credentials)
-        gce = gce_front.GceFront(self.world, gate, lambda: self.credentials.bad)
-        arm = arm_front.ArmFront(self.world, gate, self.credentials)
+        gce = GceFront(self.world, gate, lambda: self.credentials.bad)
+        arm = ArmFront(self.world, gate, self.credentials)
         clouds = {PROVIDER: AWS, GCP_NAME: GCP, AZURE_NAME: AZURE}
         control = ControlApi(self.world, clouds, self.credentials)
         restrictions = RestrictionsApi(self.world, clouds)
         aws = Route("/", front.endpoint, methods=["POST"])
-
-        def controls() -> list[Route]:
-            return [*control.routes(), *restrictions.routes(), *GpusApi(self.world).routes()]
-
-        others = [(("/_sim/",), controls), (gce_front.PREFIXES, gce.routes), (arm_front.PREFIXES, arm.routes)]
-        self.app = Starlette(routes=[aws, *(LazyRoutes(prefixes, routes) for prefixes, routes in others)])
+        controls = [*control.routes(), *restrictions.routes(), *GpusApi(self.world).routes()]
+        self.app = Starlette(routes=[aws, *gce.routes(), *arm.routes(), *controls])
         self._store = Store(state, self.world, self.credentials) if state else None
         self._beside = beside
         self._tasks: list[asyncio.Task[None]] = []

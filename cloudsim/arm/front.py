@@ -24,7 +24,6 @@ from cloudsim.world import Fault, FaultMode, World
 
 DEFAULT_FAULT_CODE = "InternalServerError"
 RETRY_SECONDS = "1"
-PREFIXES = ("/subscriptions/", "/bootdiagnostics/", prices.PATH)
 _BEARER = "Bearer "
 
 Endpoint = Callable[[Request], Awaitable[Response]]

@@ -22,7 +22,6 @@ from cloudsim.world import FaultMode, World
 
 _LAUNCHES = frozenset({"instances.insert", "instances.bulkInsert"})
 ROOT = "/compute/v1/projects/{project}"
-PREFIXES = ("/compute/", "/gce/", "/v1/")
 
 
 class GceFront:
