@@ -4,7 +4,6 @@ import json
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from functools import cache
 from types import ModuleType
 from typing import Any, cast
 
@@ -16,7 +15,8 @@ from app.bootstrap import build_api
 from app.db.core.ids import new_id
 from app.domain.ids import KeyId
 from app.services import key_format
-from app.settings import Settings, load_settings
+from app.settings import Settings
+from tests.cached_settings import read_settings
 from tests.databases import ROOT, Databases
 
 MakeSettings = Callable[..., Settings]
@@ -93,20 +93,12 @@ async def serving(settings: Settings) -> AsyncIterator[FastAPI]:
         yield app
 
 
-@cache
-def usual_settings(database_url: str, broker_url: str) -> Settings:
-    """Nobody can change them, and to read them takes a millisecond."""
-    return load_settings(database_url=database_url, broker_url=broker_url)
-
-
 @pytest.fixture
 def make_settings(database_url: str, broker_url: str) -> MakeSettings:
     """Settings of an API on the test's own database and Redis."""
 
     def make(**overrides: object) -> Settings:
-        if not overrides:
-            return usual_settings(database_url, broker_url)
-        return load_settings(database_url=database_url, broker_url=broker_url, **overrides)
+        return read_settings(database_url=database_url, broker_url=broker_url, **overrides)
 
     return make
 

@@ -1,6 +1,5 @@
 """A worker over real Postgres and a simulated AWS account."""
 
-import os
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
@@ -13,9 +12,9 @@ from starlette import routing
 
 from app.db.core import connections
 from app.observability.traces import Traces
-from app.settings import Settings, load_settings
-from app.settings.settings import PREFIX
+from app.settings import load_settings
 from cloudsim.testing import Control, running
+from tests.cached_settings import read_settings
 from tests.databases import Databases
 from tests.workers import first_view
 from tests.workers.cloud_samples import AWS, CLOUDS, CloudSample
@@ -89,18 +88,6 @@ def worker_settings(database_url: str, broker_url: str) -> dict[str, Any]:
     return {**FAST, "database_url": virtual(database_url), "broker_url": broker_url}
 
 
-def settings_of(given: dict[str, Any]) -> Settings:
-    """As `load_settings`, which takes 3 ms. The settings of most tests differ in the path of the accounts file alone."""
-    environment = tuple(sorted(item for item in os.environ.items() if item[0].startswith(PREFIX)))
-    loaded = _loaded(environment, **{name: value for name, value in given.items() if name != "config"})
-    return loaded.model_copy(update={"config": given["config"]})
-
-
-@cache
-def _loaded(_environment: tuple[tuple[str, str], ...], **given: Any) -> Settings:
-    return load_settings(**given)
-
-
 @pytest.fixture
 def sim(monkeypatch: pytest.MonkeyPatch, virtual_time: VirtualTime) -> Iterator[Control]:
     """A cloud whose VMs start and end at once."""
@@ -163,7 +150,7 @@ def make_fleet(
         *, observe: bool = True, connect_account: Connect = connect, traces: Traces | None = None, **changes: Any
     ) -> Fleet:
         given = {**worker_settings, "config": config, **changes}
-        settings, monotonic = settings_of(given), virtual_time.monotonic
+        settings, monotonic = read_settings(**given), virtual_time.monotonic
         runtime = build_runtime(settings, connect_account=connect_account, traces=traces, monotonic=monotonic)
         shown = observe and not fleets and (given["config"], given["database_url"]) == (config, virtual(kept_view))
         fleets.append(Fleet(runtime, sim, observe=observe and not shown, virtual_time=virtual_time))
@@ -212,7 +199,7 @@ def start_at_cloud(
     def make(*, observe: bool = True, **changes: Any) -> Fleet:
         config = cloud.write_config(accounts_folder, sim)
         given = {**worker_settings, "config": config, **changes}
-        runtime = build_runtime(settings_of(given), monotonic=virtual_time.monotonic)
+        runtime = build_runtime(read_settings(**given), monotonic=virtual_time.monotonic)
         fleets.append(Fleet(runtime, sim, observe=observe, region=cloud.region, virtual_time=virtual_time))
         return fleets[-1]
 

@@ -3,13 +3,11 @@
 import hashlib
 from dataclasses import replace
 from datetime import UTC, datetime
-from functools import cache
 from typing import Any
 
 from app.domain.ids import LeaseId, TenantId
 from app.domain.offerings import Market
 from app.domain.tags import OwnerTags
-from app.settings import Settings
 from workers.providers.common.group_keys import private_key
 from workers.providers.types import GroupSpec, Image, LaunchSpec
 
@@ -26,13 +24,6 @@ GROUP = GroupSpec(
     token="a" * 64,
     ssh_private_key=SSH_PRIVATE_KEY,
 )
-
-
-@cache
-def read_settings(**given: float) -> Settings:
-    """Settings are frozen. Pydantic takes 3 ms to read them, for each of two adapters of a test."""
-    values: dict[str, Any] = given
-    return Settings(**values)
 
 
 def owner(lease: str = "lease_a", n: int = 1, installation: str = INSTALLATION) -> OwnerTags:

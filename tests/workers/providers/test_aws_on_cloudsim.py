@@ -8,11 +8,12 @@ import boto3
 import pytest
 
 from cloudsim.testing import Control, running
+from tests.cached_settings import read_settings
 from tests.workers.providers import contract
 from tests.workers.providers.aws.rules import firewalls, placement_group, reaches
 from tests.workers.providers.conftest import ACCESS_KEY
 from tests.workers.providers.contract import Power
-from tests.workers.providers.samples import owner, read_settings
+from tests.workers.providers.samples import owner
 from workers.providers import errors
 from workers.providers.aws.adapter import AwsProvider
 from workers.providers.aws.settings import AwsAccount

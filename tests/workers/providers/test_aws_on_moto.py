@@ -9,10 +9,10 @@ import boto3
 import httpx
 import pytest
 
+from tests.cached_settings import read_settings
 from tests.workers.providers import contract
 from tests.workers.providers.aws.rules import firewalls, reaches
 from tests.workers.providers.contract import Power
-from tests.workers.providers.samples import read_settings
 from workers.providers import errors
 from workers.providers.aws import resource_tags
 from workers.providers.aws.adapter import AwsProvider

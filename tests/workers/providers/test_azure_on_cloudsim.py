@@ -9,6 +9,7 @@ from app.domain.leases import VmState
 from app.domain.offerings import Market
 from app.local.waiting import wait_until
 from cloudsim.testing import Control, running
+from tests.cached_settings import read_settings
 from tests.workers.providers import contract
 from tests.workers.providers.azure.accounts import GROUP, SUBSCRIPTION, account
 from tests.workers.providers.azure.rules import firewalls, placement, reaches
@@ -16,7 +17,7 @@ from tests.workers.providers.azure.strict import checked
 from tests.workers.providers.conftest import AZURE_TOKEN
 from tests.workers.providers.contract import Power
 from tests.workers.providers.contract.cases import await_gone
-from tests.workers.providers.samples import owner, read_settings
+from tests.workers.providers.samples import owner
 from workers.providers import errors
 from workers.providers.azure.adapter import AzureProvider
 from workers.providers.azure.clients import AzureClients, Group

@@ -16,6 +16,7 @@ from app.domain.tags import DEADLINE
 from app.settings import AccountSettings
 from app.settings.providers import providers
 from cloudsim.testing import Control, running
+from tests.cached_settings import read_settings
 from tests.lines import written_by
 from tests.workers.clouds import PLACES, REFUSALS
 from tests.workers.ports import METHODS
@@ -24,7 +25,7 @@ from tests.workers.providers.azure.accounts import GROUP, SUBSCRIPTION
 from tests.workers.providers.azure.accounts import account as azure_account
 from tests.workers.providers.gcp.accounts import account as gcp_account
 from tests.workers.providers.gcp.accounts import key_file
-from tests.workers.providers.samples import INSTALLATION, owner, read_settings
+from tests.workers.providers.samples import INSTALLATION, owner
 from workers.providers.aws.quotas import CODES as AWS_QUOTAS
 from workers.providers.aws.settings import AwsAccount
 from workers.providers.common import batch

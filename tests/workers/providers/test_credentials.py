@@ -10,11 +10,12 @@ import pytest
 
 from cloudsim.gce.credentials import issue
 from cloudsim.testing import Control, running
+from tests.cached_settings import read_settings
 from tests.workers.providers.azure.accounts import account as azure_account
 from tests.workers.providers.gcp.accounts import REGION as GCP_REGION
 from tests.workers.providers.gcp.accounts import ZONE as GCP_ZONE
 from tests.workers.providers.gcp.accounts import provider as gcp_provider
-from tests.workers.providers.samples import INSTALLATION, owner, read_settings, spec
+from tests.workers.providers.samples import INSTALLATION, owner, spec
 from tests.workers.wallet import RENEWED, THEIRS, Wallet
 from workers.providers.aws.adapter import AwsProvider
 from workers.providers.aws.settings import AwsAccount

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.cached_settings import read_settings
 from tests.workers.providers import queues
 from tests.workers.providers.azure import accounts as azure_accounts
 from tests.workers.providers.conftest import AZURE_TOKEN
 from tests.workers.providers.gcp import accounts as gcp_accounts
 from tests.workers.providers.queues import Queue
-from tests.workers.providers.samples import read_settings
 from workers.providers.aws.adapter import AwsProvider
 from workers.providers.aws.settings import AwsAccount
 from workers.providers.azure.adapter import AzureProvider

@@ -9,13 +9,14 @@ import pytest
 from app.domain.offerings import Driver, InstanceType, Market, Obstacle
 from cloudsim.gce.facts import GVNIC_ONLY, HYPERDISK_ONLY, family
 from cloudsim.testing import Control, running
+from tests.cached_settings import read_settings
 from tests.workers.providers.azure import accounts as azure_accounts
 from tests.workers.providers.azure.specs import spec as azure_spec
 from tests.workers.providers.gcp.accounts import account as gcp_account
 from tests.workers.providers.gcp.accounts import provider as gcp_connect
 from tests.workers.providers.gcp.specs import IMAGE as GCP_IMAGE
 from tests.workers.providers.gcp.specs import spec as gcp_spec
-from tests.workers.providers.samples import owner, read_settings, spec
+from tests.workers.providers.samples import owner, spec
 from workers.providers.aws import catalogue as aws
 from workers.providers.aws.adapter import AwsProvider
 from workers.providers.aws.settings import AwsAccount

@@ -12,11 +12,11 @@ import pytest
 
 from app.domain.offerings import Market
 from cloudsim.testing import Control, running
+from tests.cached_settings import read_settings
 from tests.workers.providers.azure import accounts as azure_accounts
 from tests.workers.providers.azure.answering import answering as azure_answering
 from tests.workers.providers.gcp import accounts as gcp_accounts
 from tests.workers.providers.gcp.answering import answering as gcp_answering
-from tests.workers.providers.samples import read_settings
 from workers.providers.aws.adapter import AwsProvider
 from workers.providers.aws.settings import AwsAccount
 from workers.providers.azure.adapter import AzureProvider

@@ -10,12 +10,12 @@ from app.domain.leases import VmState
 from app.domain.offerings import Market
 from app.local.waiting import wait_until
 from cloudsim.testing import Control, running
+from tests.cached_settings import read_settings
 from tests.workers.providers import samples
 from tests.workers.providers.azure import accounts as azure_accounts
 from tests.workers.providers.azure import specs as azure_specs
 from tests.workers.providers.gcp import accounts as gcp_accounts
 from tests.workers.providers.gcp import specs as gcp_specs
-from tests.workers.providers.samples import read_settings
 from workers.providers.aws.adapter import AwsProvider
 from workers.providers.aws.reservations import BLOCK_ENDS_VMS, BLOCK_MARKET
 from workers.providers.aws.settings import AwsAccount

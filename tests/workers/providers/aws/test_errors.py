@@ -5,8 +5,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from tests.cached_settings import read_settings
 from tests.workers.providers.aws.answering import Answer, answering
-from tests.workers.providers.samples import owner, read_settings, spec
+from tests.workers.providers.samples import owner, spec
 from workers.providers import errors
 from workers.providers.aws.adapter import AwsProvider
 from workers.providers.aws.errors import refusal_of

@@ -9,7 +9,8 @@ import pytest
 
 from app.domain.offerings import Market
 from cloudsim.testing import Control, running
-from tests.workers.providers.samples import read_settings, spec
+from tests.cached_settings import read_settings
+from tests.workers.providers.samples import spec
 from workers.providers import errors, types
 from workers.providers.aws import images, offered
 from workers.providers.aws.adapter import AwsProvider

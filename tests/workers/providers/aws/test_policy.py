@@ -9,8 +9,9 @@ import pytest
 
 from app.domain.offerings import Market
 from cloudsim.testing import running
+from tests.cached_settings import read_settings
 from tests.workers.providers.samples import GROUP as MEMBER
-from tests.workers.providers.samples import INSTALLATION, owner, read_settings, spec, token_of
+from tests.workers.providers.samples import INSTALLATION, owner, spec, token_of
 from workers.providers.aws.adapter import AwsProvider
 from workers.providers.aws.leftovers import ADDRESS, GROUP, INTERFACE, PLACEMENT_GROUP, VOLUME
 from workers.providers.aws.rights import READS_OF_RESERVATIONS, RIGHTS, SIMULATE

@@ -14,8 +14,9 @@ from app.settings.reservations import ReservationSettings
 from cloudsim.ec2 import network
 from cloudsim.ec2.credentials import DEFAULT_ACCOUNT
 from cloudsim.testing import Control, running
+from tests.cached_settings import read_settings
 from tests.workers.providers.aws.test_launch import account, planned
-from tests.workers.providers.samples import INSTALLATION, owner, read_settings, spec
+from tests.workers.providers.samples import INSTALLATION, owner, spec
 from workers.providers import errors
 from workers.providers.aws.adapter import AwsProvider
 from workers.providers.aws.clients import AwsClients

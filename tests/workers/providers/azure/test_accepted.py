@@ -10,10 +10,10 @@ from azure.core.exceptions import ServiceRequestError
 from urllib3.exceptions import NewConnectionError
 
 from app.domain.leases import VmState
+from tests.cached_settings import read_settings
 from tests.workers.providers.azure.accounts import account
 from tests.workers.providers.azure.answering import Answer, answering
 from tests.workers.providers.azure.specs import REGION, spec
-from tests.workers.providers.samples import read_settings
 from workers.providers import errors
 from workers.providers.azure import launch
 from workers.providers.azure.adapter import AzureProvider

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from app.settings import Settings
+from tests.cached_settings import read_settings
 from tests.workers.providers.azure.accounts import account
 from tests.workers.providers.azure.answering import Answer, answering
 from tests.workers.providers.azure.specs import REGION, spec
 from tests.workers.providers.conftest import AZURE_TOKEN
-from tests.workers.providers.samples import read_settings
 from workers.providers import errors, registry, types
 from workers.providers.azure.adapter import AzureProvider
 from workers.providers.azure.clients import AzureClients, is_stand_in

@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from app.domain.leases import VmState
+from tests.cached_settings import read_settings
 from tests.workers.providers.azure.accounts import account
 from tests.workers.providers.azure.answering import Answer, answering
 from tests.workers.providers.azure.specs import REGION, spec
-from tests.workers.providers.samples import owner, read_settings
+from tests.workers.providers.samples import owner
 from workers.providers import errors
 from workers.providers.azure.adapter import AzureProvider
 

@@ -13,11 +13,12 @@ from azure.mgmt.network import models as network
 from app.domain import tags
 from app.domain.offerings import Market
 from cloudsim.testing import Control, running
+from tests.cached_settings import read_settings
 from tests.workers.providers.azure.accounts import SUBNETS, account
 from tests.workers.providers.azure.specs import REGION, spec
 from tests.workers.providers.azure.strict import checked, read
 from tests.workers.providers.azure.test_launch import GROUP_ID, interface
-from tests.workers.providers.samples import GROUP, owner, read_settings
+from tests.workers.providers.samples import GROUP, owner
 from workers.providers import errors
 from workers.providers.azure import groups, launch
 from workers.providers.azure.adapter import AzureProvider

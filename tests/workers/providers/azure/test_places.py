@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from app.domain.offerings import LISTED_MARKETS, Market
+from tests.cached_settings import read_settings
 from tests.workers.providers.azure.accounts import account
 from tests.workers.providers.azure.answering import Answer, answering
 from tests.workers.providers.azure.specs import REGION, spec
-from tests.workers.providers.samples import read_settings
 from workers.providers.azure import catalogue, images, launch
 from workers.providers.azure.adapter import AzureProvider
 from workers.providers.errors import ImageMissing, NotOffered

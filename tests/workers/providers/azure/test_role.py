@@ -7,10 +7,11 @@ from pathlib import Path
 from app.domain.offerings import Market
 from cloudsim.arm.permissions import WITHIN_THE_PUT, needed
 from cloudsim.testing import running
+from tests.cached_settings import read_settings
 from tests.workers.providers.azure.accounts import account
 from tests.workers.providers.azure.specs import REGION, spec
 from tests.workers.providers.samples import GROUP as MEMBER
-from tests.workers.providers.samples import INSTALLATION, owner, read_settings, token_of
+from tests.workers.providers.samples import INSTALLATION, owner, token_of
 from workers.providers.azure.adapter import AzureProvider
 from workers.providers.azure.leftovers import ADDRESS, GROUP, INTERFACE, MEMBERS, NEAR, SET, VOLUME
 from workers.providers.azure.rights import CHECK_RIGHTS, RESERVATION_RIGHTS, RIGHTS

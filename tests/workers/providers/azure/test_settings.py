@@ -9,11 +9,12 @@ import pytest
 from app.domain import tags
 from app.local.waiting import wait_until
 from cloudsim.testing import Control, running
+from tests.cached_settings import read_settings
 from tests.workers.providers.azure.accounts import SUBSCRIPTION, account
 from tests.workers.providers.azure.specs import REGION, spec
 from tests.workers.providers.azure.strict import checked
 from tests.workers.providers.azure.test_launch import interface, plan
-from tests.workers.providers.samples import INSTALLATION, owner, read_settings
+from tests.workers.providers.samples import INSTALLATION, owner
 from workers.providers import errors
 from workers.providers.azure.adapter import AzureProvider
 from workers.providers.types import Leftover, Vm

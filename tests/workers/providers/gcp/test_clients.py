@@ -12,10 +12,10 @@ import pytest
 from google.auth import impersonated_credentials
 from google.auth.credentials import AnonymousCredentials
 
+from tests.cached_settings import read_settings
 from tests.workers.providers.gcp.accounts import PROJECT, REGION, account, key_file, provider
 from tests.workers.providers.gcp.answering import TOKEN, Answer, answering
 from tests.workers.providers.gcp.specs import spec
-from tests.workers.providers.samples import read_settings
 from workers.providers import errors
 from workers.providers.gcp.adapter import GcpProvider
 from workers.providers.gcp.clients import GcpClients
