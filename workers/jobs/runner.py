@@ -70,7 +70,7 @@ class PeriodicRunner:
         self._looking = threading.Lock()
         self._claiming = threading.Lock()
         self._under_way: Counter[str | None] = Counter()
-        # who makes a job due sooner leaves it the shortest interval
+        # a job that others hurry meanwhile waits for its interval at most
         self._longest = min(_LOOK_AGAIN[1], *(kind.interval(0) for kind in kinds.values()))
 
     def start(self, name: str) -> threading.Thread:

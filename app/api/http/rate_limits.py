@@ -1,8 +1,8 @@
 """Rate limits that add no wait to a request.
 
 Each process counts on its own. Four times a second, the process adds the counts of all its limiters to Redis in one
-round trip and reads the sums. While Redis is unavailable, each process applies the limit alone. Windows start at multiples of their length,
-so that all processes use the same windows.
+round trip and reads the sums. While Redis is unavailable, each process applies the limit alone. Windows start at
+multiples of their length, so that all processes use the same windows.
 """
 
 import time
