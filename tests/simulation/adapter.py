@@ -64,7 +64,8 @@ class SimulatedProvider(Batches):
 
     def identity(self) -> str:
         def ask() -> str:
-            self._seen_wrong = self._cloud.wrong
+            self._seen_wrong = self._cloud.wrong and self._cloud.introduced
+            self._cloud.introduced = True
             return "stranger" if self._stranger else self._cloud.name
 
         return self._call("identity", ask)

@@ -171,6 +171,8 @@ class Cloud:
     room: dict[str, int] = field(default_factory=dict)
     prices: dict[tuple[str, Market], Decimal] = field(default_factory=dict)
     wrong: bool = False
+    introduced: bool = False
+    """Somebody has asked whose the credentials are. The first answer is never wrong: gpulease trusts it for good."""
     refusing: bool = False
     listing_empty: bool = False
     away: bool = False
