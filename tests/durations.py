@@ -7,12 +7,13 @@ shows today's.
 from collections.abc import Mapping
 
 SECONDS: Mapping[str, int] = {
-    "tests/workers/lifecycle/test_batches.py": 75,
+    "tests/workers/lifecycle/test_batches.py": 50,
     "tests/house/test_checks.py": 70,
     "tests/simulation/test_broken.py": 35,
     "tests/security/test_secrets.py": 65,
     "tests/workers/lifecycle/test_late_answers.py": 60,
     "tests/workers/test_brakes.py": 30,
+    "tests/workers/lifecycle/test_batches_meanwhile.py": 25,
     "tests/cloudsim/test_group_checks.py": 30,
     "tests/workers/test_access.py": 30,
     "tests/workers/lifecycle/test_unknown_outcomes.py": 30,

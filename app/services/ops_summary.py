@@ -64,7 +64,7 @@ class SummaryReader:
         return await self._summary.get()
 
     def forget(self) -> None:
-        """What is was changed by this process: the next summary shows it."""
+        """The next summary is read anew, after a change by this process. Others show the change when their reading is old."""
         self._summary.forget()
 
     async def _read(self) -> Summary:

@@ -8,26 +8,29 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from sqlalchemy import func, select, update
+from sqlalchemy import func, update
 
 from app.db.core.ids import new_id
-from app.db.schema.tables import attempt, launch_batch, lease, provider_bucket
+from app.db.schema.tables import attempt, lease, provider_bucket
 from app.domain.ids import TenantId
-from app.domain.lifecycle import Look, Step, decide
 from app.domain.tokens import agent_hash, host_key_hash, slot_token
 from cloudsim.user_data import cloud_configs
 from tests.workers.fleet import ACCOUNT, REGION, Fleet
-from tests.workers.late import LOST, Answer, Scripted, Stall
+from tests.workers.lifecycle.batch_steps import (
+    batches,
+    created,
+    each_vm_is_in_its_slot,
+    led_together,
+    planned_together,
+    send_batch,
+    states,
+)
 from workers.lifecycle.steps import company
 from workers.providers.aws.adapter import AwsProvider
-from workers.providers.errors import InsufficientCapacity, InvalidSpec, Throttled
+from workers.providers.errors import InvalidSpec
 from workers.providers.types import BatchLaunched, LaunchSpec, Params
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIHPBLvpGMa8Ck+CZFsl3sHC4vtX5kV3fMw9vMkKPmXYT"
-
-
-def created(fleet: Fleet, count: int, **changes: Any) -> list[Any]:
-    return [fleet.create(name=f"t{number}", **changes) for number in range(count)]
 
 
 @contextmanager
@@ -39,17 +42,9 @@ def other_tenant(fleet: Fleet) -> Iterator[None]:
     fleet.tenant_id = first
 
 
-def drive_all(fleet: Fleet, leases: list[Any], *states: str) -> None:
-    fleet.drive_all_to(leases, *states)
-
-
-def batches(fleet: Fleet) -> list[Any]:
-    return fleet.runtime.database.all(select(launch_batch).order_by(launch_batch.c.id))
-
-
 def test_twenty_leases_of_a_tenant_take_one_call(fleet: Fleet) -> None:
     leases = created(fleet, 20)
-    drive_all(fleet, leases, "active")
+    fleet.drive_all_to(leases, "active")
     assert (fleet.runs(), len(fleet.vms())) == (1, 20)
     [batch] = batches(fleet)
     assert (batch.slots, batch.params) == (20, None)
@@ -60,7 +55,7 @@ def test_two_tenants_share_no_call(fleet: Fleet) -> None:
     leases = created(fleet, 3)
     with other_tenant(fleet):
         leases += created(fleet, 3)
-    drive_all(fleet, leases, "active")
+    fleet.drive_all_to(leases, "active")
     assert (fleet.runs(), len(fleet.vms())) == (2, 6)
     assert sorted(batch.slots for batch in batches(fleet)) == [3, 3]
     assert len({batch.tenant_id for batch in batches(fleet)}) == 2
@@ -68,7 +63,7 @@ def test_two_tenants_share_no_call(fleet: Fleet) -> None:
 
 def test_other_requests_share_no_call(fleet: Fleet) -> None:
     leases = [*created(fleet, 2), *created(fleet, 2, disk_gib=120), *created(fleet, 2, ssh_public_keys=[KEY])]
-    drive_all(fleet, leases, "active")
+    fleet.drive_all_to(leases, "active")
     assert (fleet.runs(), len(batches(fleet))) == (3, 3)
 
 
@@ -80,13 +75,13 @@ def test_a_lone_lease_has_no_batch(fleet: Fleet) -> None:
 def test_the_setting_switches_batches_off(make_fleet: Callable[..., Fleet]) -> None:
     fleet = make_fleet(launch_batch=1)
     leases = created(fleet, 3)
-    drive_all(fleet, leases, "active")
+    fleet.drive_all_to(leases, "active")
     assert (fleet.runs(), batches(fleet)) == (3, [])
 
 
 def test_vms_get_tags_of_their_own(fleet: Fleet) -> None:
     leases = created(fleet, 3)
-    drive_all(fleet, leases, "active")
+    fleet.drive_all_to(leases, "active")
     fleet.drive_to_own_tags()
     assert {(vm["tags"]["gpulease-lease"], vm["tags"]["Name"]) for vm in fleet.vms()} == {
         (lease_id, f"t{number}") for number, lease_id in enumerate(leases)
@@ -133,7 +128,7 @@ def test_a_leader_waits_for_leases_that_are_about_to_be_placed(fleet: Fleet) -> 
     leases += created(fleet, 2)
     let_send(fleet, leaders(fleet, leases)[0])
     assert fleet.runs() == 0
-    drive_all(fleet, leases, "active")
+    fleet.drive_all_to(leases, "active")
     assert (fleet.runs(), [batch.slots for batch in batches(fleet)]) == (1, [4])
 
 
@@ -143,7 +138,7 @@ def test_a_leader_that_has_waited_for_a_second_sends(fleet: Fleet) -> None:
     later = created(fleet, 2)
     let_send(fleet, leaders(fleet, leases)[0])
     assert (fleet.runs(), states(fleet, leases)) == (1, [["known"]] * 2)
-    drive_all(fleet, leases + later, "active")
+    fleet.drive_all_to(leases + later, "active")
     assert sorted(batch.slots for batch in batches(fleet)) == [2, 2]
 
 
@@ -152,48 +147,17 @@ def test_a_leader_that_is_gone_is_replaced(fleet: Fleet) -> None:
     fleet.runtime.database.run(update(lease).where(lease.c.slot_at.is_not(None)).values(next_due=None))
     late = {"slot_at": func.now() - timedelta(seconds=10)}
     fleet.runtime.database.run(update(lease).where(lease.c.slot_at.is_not(None)).values(**late))
-    drive_all(fleet, leases, "active")
+    fleet.drive_all_to(leases, "active")
     assert fleet.runs() == 1
 
 
 # --- answers that are not the VMs --------------------------------------------------------------------------------
 
 
-def planned_together(fleet: Fleet, count: int, **changes: Any) -> list[Any]:
-    """Leases whose attempts are planned and wait for company."""
-    leases = created(fleet, count, **changes)
-    fleet.step()
-    assert [fleet.attempts(lease_id)[0].state for lease_id in leases] == ["planned"] * count
-    return leases
-
-
-def led_together(fleet: Fleet, **changes: Any) -> list[Any]:
-    """Two of them, the leader first: only its attempt has parameters."""
-    leases = planned_together(fleet, 2, **changes)
-    return sorted(leases, key=lambda lease_id: fleet.attempts(lease_id)[0].params is None)
-
-
-def send_batch(fleet: Fleet) -> None:
-    """Lets the leader send."""
-    before = fleet.runs()
-    fleet.drive(lambda: fleet.runs() > before)
-
-
-def states(fleet: Fleet, leases: list[Any]) -> list[list[str]]:
-    return [[one.state for one in fleet.attempts(lease_id)] for lease_id in leases]
-
-
-def each_vm_is_in_its_slot(fleet: Fleet, leases: list[Any]) -> bool:
-    rows = [fleet.attempts(lease_id)[0] for lease_id in leases]
-    vms = fleet.runtime.accounts.provider(ACCOUNT).get(REGION, [row.instance_id for row in rows])
-    slots = [vm.batch if (vm := vms[row.instance_id]) else None for row in rows]
-    return slots == [(row.batch_id, row.batch_index) for row in rows]
-
-
 def test_a_part_of_the_vms_starts_and_the_other_leases_go_elsewhere(fleet: Fleet) -> None:
     fleet.sim.fault("RunInstances", "partial", times=1, count=2)
     leases = created(fleet, 5, wait_seconds=60)
-    drive_all(fleet, leases, "active")
+    fleet.drive_all_to(leases, "active")
     assert sorted(map(len, states(fleet, leases))) == [1, 1, 2, 2, 2]
     refused = [fleet.attempts(lease_id)[0].error for lease_id in leases if len(fleet.attempts(lease_id)) == 2]
     assert {error["class"] for error in refused} == {"InsufficientCapacity"}
@@ -226,7 +190,7 @@ def test_a_vm_of_a_slot_that_was_not_sent_belongs_to_no_lease(make_fleet: Callab
     leases = planned_together(fleet, 3)
     send_batch(fleet)
     assert sorted(states(fleet, leases)) == [["known"], ["known"], ["sent"]]
-    drive_all(fleet, leases, "active")
+    fleet.drive_all_to(leases, "active")
     assert each_vm_is_in_its_slot(fleet, leases)
     assert (len(fleet.sim.instances()), fleet.orphans()) == (3, [])
 
@@ -243,7 +207,7 @@ def test_a_refused_batch_ends_all_of_its_attempts(fleet: Fleet) -> None:
     fleet.sim.fault("RunInstances", "error", code="InsufficientInstanceCapacity", times=1)
     send_batch(fleet)
     assert [one[0] for one in states(fleet, leases)] == ["refused"] * 3
-    drive_all(fleet, leases, "active", "failed")
+    fleet.drive_all_to(leases, "active", "failed")
     assert len(fleet.vms()) == len([one for one in leases if fleet.lease(one).state == "active"])
     assert all(batch.params is None for batch in batches(fleet))
 
@@ -266,7 +230,7 @@ def test_after_throttling_the_attempts_are_planned_again_for_any_call(fleet: Fle
     ]
     assert {(row.state, row.batch_id, row.first_sent_at) for row in rows} == {("planned", None, None)}
     fleet.end(leases[0])
-    drive_all(fleet, leases[1:], "active")
+    fleet.drive_all_to(leases[1:], "active")
     fleet.drive_to(leases[0], "released")
     assert len(fleet.vms()) == 2
     assert {batch.slots for batch in batches(fleet)} == {2, 3}
@@ -282,7 +246,7 @@ def test_a_throttled_second_batch_waits_and_the_first_one_runs(make_fleet: Calla
     let_send(fleet, second)
     assert sorted(one[0] for one in states(fleet, leases)) == ["known"] * 3 + ["planned"] * 3
     fleet.runtime.database.run(provider_bucket.delete())
-    drive_all(fleet, leases, "active")
+    fleet.drive_all_to(leases, "active")
     assert (len(fleet.sim.instances()), [len(one) for one in states(fleet, leases)]) == (6, [1] * 6)
 
 
@@ -290,7 +254,7 @@ def test_a_lost_answer_is_repeated_with_the_same_token(make_fleet: Callable[...,
     fleet = make_fleet(unknown_retry_seconds=10.0)
     leases = planned_together(fleet, 5)
     fleet.sim.fault("RunInstances", "lose_reply", times=1)
-    drive_all(fleet, leases, "active")
+    fleet.drive_all_to(leases, "active")
     assert len(fleet.sim.instances()) == 5
     assert [len(fleet.attempts(lease_id)) for lease_id in leases] == [1] * 5
     assert fleet.runs() <= 2
@@ -317,7 +281,7 @@ def test_a_refusal_after_a_lost_answer_proves_nothing(fleet: Fleet) -> None:
     while states(fleet, leases) == [["sent"]] * 3:
         fleet.step()
     assert {state for one in states(fleet, leases) for state in one} <= {"settling", "known"}
-    drive_all(fleet, leases, "active")
+    fleet.drive_all_to(leases, "active")
     assert len(fleet.sim.instances()) == 3
 
 
@@ -328,177 +292,10 @@ def test_a_batch_that_made_nothing_is_dead_only_after_the_proof(fleet: Fleet) ->
     assert all(batch.params is not None for batch in batches(fleet))
     for lease_id in leases:
         fleet.end(lease_id)
-    drive_all(fleet, leases, "released")
+    fleet.drive_all_to(leases, "released")
     assert states(fleet, leases) == [["dead"]] * 3
     assert [batch.params for batch in batches(fleet)] == [None]
     assert fleet.used() == {}
-
-
-# --- what happens meanwhile --------------------------------------------------------------------------------------
-
-
-class CrashedError(BaseException):
-    """Stands for kill -9: nothing catches it."""
-
-
-class CrashBeforeTheCall(AwsProvider):
-    def launch_batch(self, region: str, params: Params) -> BatchLaunched:
-        raise CrashedError
-
-
-class CrashAfterTheCall(AwsProvider):
-    def launch_batch(self, region: str, params: Params) -> BatchLaunched:
-        super().launch_batch(region, params)
-        raise CrashedError
-
-
-@pytest.mark.parametrize("provider", [CrashBeforeTheCall, CrashAfterTheCall])
-def test_a_kill_around_the_call_leaves_no_twin(make_fleet: Callable[..., Fleet], provider: type[AwsProvider]) -> None:
-    first = make_fleet(connect_account=provider, unknown_retry_seconds=10.0)
-    leases = planned_together(first, 5)
-    killed(first, leases)
-    second = make_fleet(unknown_retry_seconds=10.0)
-    drive_all(second, leases, "active")
-    assert len(second.sim.instances()) == 5
-    assert [len(second.attempts(lease_id)) for lease_id in leases] == [1] * 5
-    assert second.orphans() == []
-
-
-def killed(fleet: Fleet, leases: list[Any]) -> None:
-    """The worker dies in its call; its claims run out."""
-    with pytest.raises(CrashedError):
-        fleet.drive(lambda: False)
-    fleet.end_claims(*leases)
-
-
-def test_a_part_of_the_vms_after_a_kill(make_fleet: Callable[..., Fleet]) -> None:
-    first = make_fleet(connect_account=CrashAfterTheCall, unknown_retry_seconds=10.0)
-    first.sim.fault("RunInstances", "partial", times=1, count=2)
-    leases = planned_together(first, 5, wait_seconds=60)
-    killed(first, leases)
-    second = make_fleet(unknown_retry_seconds=10.0)
-    drive_all(second, leases, "active")
-    first_attempts = Counter(one[0] for one in states(second, leases))
-    assert first_attempts["known"] == 2
-    assert first_attempts["refused"] + first_attempts["dead"] == 3, "dead: no call was left to make in time"
-    assert len(second.sim.instances()) == 5
-
-
-LATE: dict[str, Answer] = {
-    "with the VMs": Answer(),
-    "as a refusal": Answer(InsufficientCapacity("none left", code="InsufficientInstanceCapacity")),
-    "as throttled": Answer(Throttled("slow down", code="RequestLimitExceeded")),
-    "as lost": Answer(LOST, sent=True),
-}
-"""How a call ends that stalls before its request leaves, while another worker makes the same call."""
-
-
-@pytest.mark.parametrize("ends", LATE)
-def test_an_answer_that_comes_after_another_worker_took_over_changes_nothing(
-    make_fleet: Callable[..., Fleet], ends: str
-) -> None:
-    scripted = Scripted()
-    first, second = make_fleet(connect_account=scripted.connect), make_fleet()
-    leases = planned_together(first, 3)
-    before: list[Any] = []
-
-    def take_over() -> None:
-        first.end_claims(*leases)
-        first.runtime.database.run(update(attempt).values(retry_at=None))
-        drive_all(second, leases, "active")
-        before.extend(second.attempts(lease_id) for lease_id in leases)
-
-    scripted.script["launch_batch"] = [Stall(LATE[ends], take_over)]
-    first.drive(lambda: bool(before))
-    assert [second.attempts(lease_id) for lease_id in leases] == before
-    assert [len(rows) for rows in before] == [1] * 3
-    assert (len(second.sim.instances()), second.orphans(), second.used()["gpus"]) == (3, [], 3)
-
-
-def test_a_vm_that_another_worker_stores_during_the_search_for_it_is_ended(
-    make_fleet: Callable[..., Fleet], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    first, second = make_fleet(unknown_retry_seconds=10.0), make_fleet(unknown_retry_seconds=10.0)
-    leases = led_together(first)
-    first.sim.fault("RunInstances", "error", code="InternalError", times=1)
-    send_batch(first)
-    first.end(leases[1])
-    searches: list[Step] = []
-
-    def decided(*facts: Any) -> Any:
-        step = decide(*facts)
-        if isinstance(step, Look) and not searches:
-            searches.append(step)
-            second.drive(lambda: states(second, leases) == [["known"]] * 2)
-        return step
-
-    monkeypatch.setattr("workers.lifecycle.reconciler.decide", decided)
-    first.drive_to(leases[1], "released")
-    assert (len(searches), [batch.params for batch in batches(first)]) == (1, [None])
-    assert [(one.state, one.instance_id is None) for one in first.attempts(leases[1])] == [("dead", False)]
-    assert (len(first.sim.instances()), len(first.vms()), first.used()["gpus"]) == (2, 1, 1)
-
-
-def test_a_lease_released_before_the_call_is_left_out(fleet: Fleet) -> None:
-    leases = planned_together(fleet, 4)
-    fleet.end(leases[1])
-    fleet.drive_to(leases[1], "released")
-    drive_all(fleet, [leases[0], *leases[2:]], "active")
-    assert [len(fleet.sim.instances()), batches(fleet)[0].slots] == [3, 3]
-
-
-def test_a_lease_released_during_the_call_gets_its_vm_and_ends_it(make_fleet: Callable[..., Fleet]) -> None:
-    released: list[Callable[[], None]] = []
-
-    class Meanwhile(AwsProvider):
-        def launch_batch(self, region: str, params: Params) -> BatchLaunched:
-            released[0]()
-            return super().launch_batch(region, params)
-
-    fleet = make_fleet(connect_account=Meanwhile)
-    leases = planned_together(fleet, 3)
-    released.append(lambda: fleet.end(leases[1]))
-    drive_all(fleet, [leases[0], leases[2]], "active")
-    fleet.drive_to(leases[1], "released")
-    assert (len(fleet.sim.instances()), len(fleet.vms()), fleet.used()["gpus"]) == (3, 2, 2)
-
-
-def test_the_inventory_knows_a_vm_by_batch_and_slot(fleet: Fleet) -> None:
-    leases = planned_together(fleet, 3)
-    fleet.sim.fault("RunInstances", "lose_reply", times=1)
-    send_batch(fleet)
-    fleet.observe()
-    assert states(fleet, leases) == [["known"]] * 3
-    assert fleet.orphans() == []
-    assert fleet.hold() is None
-    assert each_vm_is_in_its_slot(fleet, leases)
-
-
-def test_a_vm_in_a_slot_that_no_attempt_has_is_ended(fleet: Fleet) -> None:
-    """A call that was said to be throttled has worked after all."""
-    leases = planned_together(fleet, 2)
-    fleet.sim.fault("RunInstances", "lose_reply", times=1)
-    send_batch(fleet)
-    values = {"state": "planned", "batch_id": None, "batch_index": None, "last_sent_at": None, "unknown_since": None}
-    fleet.runtime.database.run(update(attempt).values(**values, retry_at=func.now()))
-    fleet.observe()
-    assert {orphan.cause for orphan in fleet.orphans()} == {"other_attempt"}
-    assert fleet.hold() is None
-    drive_all(fleet, leases, "active")
-    fleet.drive(lambda: len(fleet.vms()) == 2)
-
-
-def test_a_vm_of_a_batch_that_the_database_has_lost_sets_the_hold(fleet: Fleet) -> None:
-    leases = planned_together(fleet, 2)
-    fleet.sim.fault("RunInstances", "lose_reply", times=1)
-    send_batch(fleet)
-    for lease_id in leases:
-        fleet.lose(lease_id)
-    fleet.runtime.database.run(launch_batch.delete())
-    fleet.observe()
-    assert fleet.hold() is not None
-    assert {orphan.cause for orphan in fleet.orphans()} == {"lost_row"}
-    assert len(fleet.vms()) == 2
 
 
 def test_each_vm_derives_its_tokens_from_its_slot(make_fleet: Callable[..., Fleet]) -> None:
