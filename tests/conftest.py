@@ -89,8 +89,8 @@ class ByFile(LoadScopeScheduling):
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """What `-n auto` means. More processes take more CPU time for the same tests (docs/decisions/0071)."""
-    return 2 * min(os.cpu_count() or 1, MOST_CORES)
+    """What `-n auto` means: two for each core, and one whose stacks mostly wait. Each takes CPU time (docs/decisions/0075)."""
+    return 1 + 2 * min(os.cpu_count() or 1, MOST_CORES)
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> ByFile:

@@ -11,6 +11,7 @@ from prometheus_client import generate_latest
 from app.observability.traces import Traces
 from app.settings import StartupError, load_settings
 from app.settings.accounts import account_from_json
+from cloudsim.testing import NO_TLS
 from tests.workers.fleet import ACCOUNT, REGION, Fleet
 from tests.workers.ports import METHODS
 from workers.jobs.runner import JobSpec, PeriodicRunner, ensure_jobs
@@ -134,7 +135,7 @@ def test_each_process_of_a_host_has_a_port_of_its_own() -> None:
     ports = [serve_metrics(settings, WorkerMetrics()) for _ in range(2)]
     assert ports == [first, first + 1]
     for port in ports:
-        answer = httpx.get(f"http://127.0.0.1:{port}/metrics")
+        answer = httpx.get(f"http://127.0.0.1:{port}/metrics", verify=NO_TLS)
         assert "gpulease_step_failures_total" in answer.text
 
 

@@ -6,7 +6,7 @@ import pytest
 from cloudsim.gce.credentials import issue
 from cloudsim.gce.filters import parse
 from cloudsim.gce.table import EVERY_NAME, OPERATIONS
-from cloudsim.testing import Control
+from cloudsim.testing import NO_TLS, Control
 from tests.cloudsim.clock import ManualClock
 from tests.cloudsim.gce.conftest import EMAIL, SPOT, ZONE, Gce, Refused
 from tests.cloudsim.gce.discovery import methods
@@ -248,14 +248,14 @@ def test_a_throttled_call_says_so_in_googles_words(gce: Gce, sim: Control) -> No
 
 @pytest.mark.parametrize("body", [b"", b"assertion=x", b"assertion=a.b.c", b"assertion=a.e30.c"])
 def test_what_is_no_assertion_gets_no_token(sim: Control, body: bytes) -> None:
-    answer = httpx.post(f"{sim.url}/gce/token", content=body)
+    answer = httpx.post(f"{sim.url}/gce/token", content=body, verify=NO_TLS)
     assert (answer.status_code, answer.json()["error"]) == (400, "invalid_grant")
 
 
 def test_a_body_that_is_no_object_is_a_bad_request(sim: Control) -> None:
     url = f"{sim.url}/compute/v1/projects/p/global/firewalls"
     for body in (b"{", b"[]"):
-        answer = httpx.post(url, content=body, headers={"Authorization": f"Bearer {issue(EMAIL)}"})
+        answer = httpx.post(url, content=body, headers={"Authorization": f"Bearer {issue(EMAIL)}"}, verify=NO_TLS)
         assert answer.json()["error"]["errors"][0]["reason"] == "badRequest"
 
 

@@ -9,6 +9,7 @@ import boto3
 import httpx
 import pytest
 
+from cloudsim.testing import NO_TLS
 from tests.cached_settings import read_settings
 from tests.workers.providers import contract
 from tests.workers.providers.aws.rules import firewalls, reaches
@@ -80,7 +81,7 @@ class OnMoto:
 
     def reset(self) -> None:
         """Also of the adapter, which remembers what the members of a group share: moto takes ids that do not exist."""
-        httpx.post(f"{self._url}/moto-api/reset", timeout=PATIENCE).raise_for_status()
+        httpx.post(f"{self._url}/moto-api/reset", timeout=PATIENCE, verify=NO_TLS).raise_for_status()
         self.provider = self.impatient = self._connected()
 
     def image(self) -> Image:
