@@ -52,6 +52,7 @@ FORGETFUL: Mapping[str, str] = {
     "fsync": "off",
     "full_page_writes": "off",
     "synchronous_commit": "off",
+    "wal_compression": "off",
     "autovacuum": "off",
     "shared_buffers": "128MB",
     "log_min_duration_statement": "-1",
