@@ -196,10 +196,10 @@ def test_a_larger_group_and_a_replaced_member_are_noticed(api: Api, tmp_path: Pa
         eventually(third.has(NODE_RANK="2", GPULEASE_MESH="ok"))
         api.tell(0, 3, 2)
         stack.enter_context(node(api, 3, tmp_path))
-        eventually(lambda: api.address(3) in first.text("/etc/gpulease/hosts"))
+        eventually(lambda: f"{api.address(3)} node-1\n" in first.text("/etc/hosts"))
+        assert api.address(3) in first.text("/etc/gpulease/hosts")
         eventually(first.has(NNODES="3", GPULEASE_MESH="ok"))
         names = first.text("/etc/hosts")
-        assert f"{api.address(3)} node-1\n" in names
         assert api.address(1) not in names
         assert names.count("node-0") == 1
         api.tell(0, complete=False)
