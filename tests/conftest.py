@@ -29,7 +29,9 @@ from tests import sessions
 from tests.databases import Databases
 from tests.durations import SECONDS
 from tests.kept_connections import KeptConnections
+from tests.temporary_files import keep_in_memory
 
+keep_in_memory()
 EXTERNAL_DATABASE_URL = os.environ.pop("GPULEASE_DATABASE_URL", None)
 EXTERNAL_BROKER_URL = os.environ.pop("GPULEASE_BROKER_URL", None)
 
