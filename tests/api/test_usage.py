@@ -132,8 +132,9 @@ async def test_groups_are_ranked_and_the_rest_is_summed_up(
     assert [one["group"] for one in by["provider"]["groups"]] == ["aws", "gcp", "other"]
     assert [one["group"] for one in by["gpu_model"]["groups"]] == ["A100", "H100", "other"]
     assert [one["group"] for one in by["none"]["groups"]] == [None]
-    costs = {name: round(spent(found), 3) for name, found in by.items()}
-    assert len(set(costs.values())) == 1, costs
+    costs = {name: spent(found) for name, found in by.items()}
+    # the leases run on between the questions, at three dollars an hour
+    assert max(costs.values()) - min(costs.values()) < Decimal("0.02"), costs
     mine = await usage(bob, group_by="provider")
     assert [one["group"] for one in mine["groups"]] == ["azure"]
     assert (await usage(operator, group_by="provider", tenant_id=bob.tenant_id))["groups"] == mine["groups"]
