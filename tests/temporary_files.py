@@ -1,6 +1,6 @@
 """Where tests keep temporary files: in memory where there is room.
 
-Most of them are PostgreSQL's: a cluster has a thousand, and is deleted again soon (docs/decisions/0076).
+Most of them are PostgreSQL's: a cluster has a thousand, and tests soon delete it (docs/decisions/0076).
 """
 
 import os
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import psutil
 
-MEMORY = Path("/dev/shm")  # noqa: S108  the file system, in which each file has a name of its own
+MEMORY = Path("/dev/shm")  # noqa: S108 - a file system, and no file of a name that others know
 ROOM = 4 * 1024**3
 """Bytes. A run needs a quarter of it."""
 
