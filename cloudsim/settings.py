@@ -30,6 +30,8 @@ class Settings(BaseModel):
     """How long a launch waits in its cloud's queue for capacity, where the cloud has one."""
     list_lag_seconds: NonNegativeFloat = Field(0.0, le=YEAR_SECONDS)
     """How long a fresh VM is invisible to every call but the launch itself."""
+    operation_lag_seconds: NonNegativeFloat = Field(0.0, le=YEAR_SECONDS)
+    """How long lists do not show a fresh operation, at clouds that have operations."""
     shutdown_seconds: NonNegativeFloat = Field(0.2, le=YEAR_SECONDS)
     """From `shutting-down` to `terminated`."""
     cleanup_seconds: NonNegativeFloat = Field(0.2, le=YEAR_SECONDS)
@@ -66,6 +68,7 @@ PROFILES: dict[ProfileName, Settings] = {
         refusal_seconds=2.0,
         queue_seconds=60.0,
         list_lag_seconds=1.0,
+        operation_lag_seconds=1.0,
         shutdown_seconds=5.0,
         cleanup_seconds=2.0,
         terminated_visible_seconds=3600.0,

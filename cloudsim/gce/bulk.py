@@ -8,7 +8,15 @@ from dataclasses import replace
 from cloudsim.gce import operations
 from cloudsim.gce.call import Call, Result
 from cloudsim.gce.errors import GceError, invalid
-from cloudsim.gce.instances import FAULT, LATE, POOL_EXHAUSTED, refusal, refuse, require_free_name
+from cloudsim.gce.instances import (
+    LATE,
+    POOL_EXHAUSTED,
+    fault_message,
+    left_behind,
+    refusal,
+    refuse,
+    require_free_name,
+)
 from cloudsim.gce.orders import read_order
 from cloudsim.world import CapacityExhausted, Order, Vm, batches
 
@@ -21,7 +29,7 @@ def insert(call: Call) -> Result:
     vms = batches.replayed(call.world, orders)
     if not vms:
         vms = _launch(call, orders)
-        vms[0].spec["bulk"] = {"vms": [vm.id for vm in vms]}
+        vms[0].spec["bulk"] = {"vms": [vm.id for vm in vms], "least": _least(call)}
         call.world.touch(vms[0])
     answer = next(filter(None, (operations.bulk_insertion(call, vm) for vm in vms)), None)
     if answer is None:
@@ -61,12 +69,17 @@ def _launch(call: Call, orders: Sequence[Order]) -> list[Vm]:
     for order in orders:
         require_free_name(call, order.name)
     if call.fault is not None:
-        return [refuse(call, order, call.fault, FAULT) for order in orders]
-    orders = batches.answered(orders, call.change)
+        code = call.fault
+        return [refuse(call, order, code, fault_message(call, order.name, code)) for order in orders]
+    orders = [left_behind(call, order) for order in batches.answered(orders, call.change)]
     try:
-        room = batches.room(call.world, orders, least=_least(call), fault=call.change)
+        room = batches.room(call.world, orders, least=1, fault=call.change)
     except LATE as error:
         return [refuse(call, order, *refusal(call, error)) for order in orders]
     _, text = refusal(call, CapacityExhausted(orders[0].instance_type, orders[0].zones))
     refused = [refuse(call, order, POOL_EXHAUSTED, text) for order in orders[room:]]
-    return [*batches.launch(call.world, orders[:room]), *refused]
+    started = batches.launch(call.world, orders[:room])
+    if room < _least(call):
+        for vm in started:
+            call.world.end(vm, operations.ROLLBACK)
+    return [*started, *refused]

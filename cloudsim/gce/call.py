@@ -56,7 +56,7 @@ class Call:
     fault: str | None
     """Code of an error that the operation, not the HTTP answer, must end with."""
     change: Fault | None = None
-    """A fault that changes a launch of several VMs."""
+    """A fault that changes a launch."""
 
     @property
     def now(self) -> float:

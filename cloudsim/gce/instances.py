@@ -16,6 +16,7 @@ from cloudsim.gce.listing import Kind, Listed, after, aggregated, asked, flat
 from cloudsim.gce.orders import read_order
 from cloudsim.world import (
     CapacityExhausted,
+    FaultMode,
     Order,
     QuotaExceeded,
     ReservationFull,
@@ -28,6 +29,7 @@ from cloudsim.world import (
 KIND = Kind("instance", "instances")
 AGGREGATED = "instances.aggregatedList"
 POOL_EXHAUSTED, QUOTA_EXCEEDED = "ZONE_RESOURCE_POOL_EXHAUSTED", "QUOTA_EXCEEDED"
+NO_RESOURCE = "RESOURCE_NOT_FOUND"
 FAULT = "A fault was put upon this call by the simulator."
 LATE = (CapacityExhausted, ReservationFull, ReservationUnusable, QuotaExceeded)
 """What Google reports inside the operation."""
@@ -45,11 +47,26 @@ def insert(call: Call) -> Result:
 def _new(call: Call, order: Order) -> Vm:
     require_free_name(call, order.name)
     if call.fault is not None:
-        return refuse(call, order, call.fault, FAULT)
+        return refuse(call, order, call.fault, fault_message(call, order.name, call.fault))
     try:
-        return call.world.launch(order)
+        return call.world.launch(left_behind(call, order))
     except LATE as error:
         return refuse(call, order, *refusal(call, error))
+
+
+def left_behind(call: Call, order: Order) -> Order:
+    """The order of a VM whose insert ends with an error although the VM is made, where a fault says so."""
+    if call.change is None or call.change.mode is not FaultMode.FAIL_AFTER:
+        return order
+    code = call.change.code or NO_RESOURCE
+    error = {"code": code, "message": fault_message(call, order.name, code)}
+    return replace(order, spec={**order.spec, "insert_error": error})
+
+
+def fault_message(call: Call, name: str, code: str) -> str:
+    """What Google says with this code about a VM."""
+    link = f"projects/{call.project}/zones/{call.zone}/instances/{name}"
+    return f"The resource '{link}' was not found" if code == NO_RESOURCE else FAULT
 
 
 def require_free_name(call: Call, name: str) -> None:

@@ -6,7 +6,7 @@ not remembered.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -20,9 +20,12 @@ from cloudsim.world import QUEUE_ENDED, Vm, VmState
 
 AGGREGATED = "globalOperations.aggregatedList"
 SYSTEM = "system"
+ROLLBACK = "rollback"
+"""End code of a VM that Google deletes again, because its bulkInsert has not created enough VMs."""
 _KIND = Kind("operation", "operations")
 _WAYS_OUT = {
     "user": "delete",
+    ROLLBACK: "delete",
     "instance": "compute.instances.guestTerminate",
     "reclaimed": "compute.instances.preempted",
 }
@@ -78,16 +81,17 @@ def bulk_insertion(call: Call, first: Vm) -> Result | None:
     failed = [one for one in inserts if "error" in one]
     running = [one for one in inserts if one["status"] != "DONE"]
     created = len(inserts) - len(failed) - len(running)
-    ended = None if running else max((vm.ended_at if _refused(vm) else None) or vm.running_at for vm in vms)
-    nothing = not running and not created
-    error = {key: failed[0][key] for key in ("error", "httpErrorStatusCode", "httpErrorMessage")} if nothing else None
+    rolled_back = sum(vm.end_code == ROLLBACK for vm in vms)
+    ended = None if running else max(_insert_ended_at(vm) for vm in vms)
+    short = not running and created - rolled_back < record["least"]
+    error = _summary(record["least"], failed) if short else None
     zone = f"zones/{first.zone}"
     status = {
         "status": "CREATING" if running else "DONE",
         "targetVmCount": len(vms),
         "createdVmCount": created,
         "failedToCreateVmCount": len(failed),
-        "deletedVmCount": 0,
+        "deletedVmCount": rolled_back,
     }
     return {
         **_operation(first, "bulkInsert", began=first.launched_at, ended=ended, user=first.spec["caller"], error=error),
@@ -98,16 +102,34 @@ def bulk_insertion(call: Call, first: Vm) -> Result | None:
     }
 
 
+def _summary(least: int, failed: Sequence[Result]) -> Result:
+    """The error of a bulkInsert that has not created enough VMs: first that, then why, each code once."""
+    text = f"Requested minimum count of {least} VMs could not be created."
+    causes = {one["code"]: one for insert in failed for one in insert["error"]["errors"]}
+    return _error([{"code": "VM_MIN_COUNT_NOT_REACHED", "message": text}, *causes.values()])
+
+
+def _error(errors: Sequence[Result]) -> Result:
+    unavailable = {"httpErrorStatusCode": 503, "httpErrorMessage": "SERVICE UNAVAILABLE"}
+    return {"error": {"errors": [dict(one) for one in errors]}, **unavailable}
+
+
+def _insert_ended_at(vm: Vm) -> float:
+    """When the creation of a VM that is not at work any more was over."""
+    if "insert_error" in vm.spec:
+        return vm.launched_at
+    return (vm.ended_at if _refused(vm) else None) or min(vm.running_at, vm.ending_at or vm.running_at)
+
+
 def _insertion(vm: Vm, now: float) -> Result:
     user = vm.spec.get("caller", SYSTEM)
+    if "insert_error" in vm.spec:
+        error = _error([vm.spec["insert_error"]])
+        return _operation(vm, "insert", began=vm.launched_at, ended=vm.launched_at, user=user, error=error)
     if _refused(vm):
         code = _CODES.get(vm.end_code, vm.end_code or _DEFAULT_CODE)
         message = vm.spec.get("refusal", f"The zone does not make this instance: {code}.")
-        error = {
-            "error": {"errors": [{"code": code, "message": message}]},
-            "httpErrorStatusCode": 503,
-            "httpErrorMessage": "SERVICE UNAVAILABLE",
-        }
+        error = _error([{"code": code, "message": message}])
         return _operation(vm, "insert", began=vm.launched_at, ended=vm.ended_at, user=user, error=error)
     ended = min(vm.running_at, vm.ending_at or vm.running_at)
     return _operation(vm, "insert", began=vm.launched_at, ended=ended if ended <= now else None, user=user)
@@ -154,17 +176,24 @@ def at_once(call: Call, kind: str, link: str, target: str) -> Result:
 
 
 def every(call: Call, chosen: Filter) -> Iterator[Result]:
-    """Operations of the project's VMs (of the call's zone, if it names one) that the filter may choose, oldest VM first."""
+    """Operations of the project's VMs (of the call's zone, if it names one) that the filter may choose, oldest VM first.
+
+    A fresh operation does not show yet.
+    """
     kinds = chosen.exact("operationType")
+    latest = call.now - call.world.settings.operation_lag_seconds
     for vm in _vms(call, chosen):
         if (vm.provider, vm.account) != (PROVIDER, call.project) or call.zone not in ("", vm.zone):
+            continue
+        if vm.launched_at > latest:
             continue
         bulk = bulk_insertion(call, vm) if kinds is None or "bulkInsert" in kinds[1] else None
         if bulk is not None:
             yield bulk
         if kinds is None or "insert" in kinds[1]:
             yield insertion(vm, call.now)
-        end = ending(vm) if kinds is None or _WAYS_OUT.get(vm.end_code) in kinds[1] else None
+        is_chosen = kinds is None or _WAYS_OUT.get(vm.end_code) in kinds[1]
+        end = ending(vm) if is_chosen and (vm.ending_at or 0.0) <= latest else None
         if end is not None:
             yield end
 

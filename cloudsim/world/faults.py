@@ -15,6 +15,8 @@ BOOT = "boot"
 class FaultMode(StrEnum):
     """What happens to a call. `error`, `throttle` and `hang` keep the work from being done.
 
+    `fail_after` concerns launches at Compute Engine: the VM is made, and its operation ends with the code of an error.
+
     `partial` and `shuffle` concern launches of several VMs: only `count` of them start, or the answer lists them in
     another order. Other calls are done as usual.
     """
@@ -26,6 +28,7 @@ class FaultMode(StrEnum):
     HANG = "hang"
     PARTIAL = "partial"
     SHUFFLE = "shuffle"
+    FAIL_AFTER = "fail_after"
 
 
 @dataclass(slots=True, kw_only=True)

@@ -82,14 +82,48 @@ def test_what_has_no_room_fails_in_operations_of_its_own(gce: Gce, sim: Control,
     assert "error" not in again
 
 
-@pytest.mark.parametrize(("room", "least"), [(0, "1"), (3, "4")])
-def test_fewer_than_the_minimum_is_an_error_of_the_call(gce: Gce, sim: Control, room: int, least: str) -> None:
-    sim.capacity(room, zone=ZONE, **GCP)
-    operation = bulk(gce, minCount=least)
+def codes(operation: Any) -> list[str]:
+    return [error["code"] for error in operation["error"]["errors"]]
+
+
+def test_fewer_than_the_minimum_is_an_error_of_the_call_that_names_the_cause_after_the_summary(
+    gce: Gce, sim: Control
+) -> None:
+    sim.capacity(0, zone=ZONE, **GCP)
+    operation = bulk(gce)
     assert operation["status"] == "DONE"
-    assert operation["error"]["errors"][0]["code"] == "ZONE_RESOURCE_POOL_EXHAUSTED"
+    assert codes(operation) == ["VM_MIN_COUNT_NOT_REACHED", "ZONE_RESOURCE_POOL_EXHAUSTED"]
+    assert {tuple(codes(one)) for one in inserts(gce, operation).values()} == {("ZONE_RESOURCE_POOL_EXHAUSTED",)}
     assert gce.names() == []
     assert sim.resources(**GCP) == []
+
+
+def test_vms_of_a_call_that_misses_its_minimum_are_deleted_again(gce: Gce, sim: Control, clock: ManualClock) -> None:
+    sim.capacity(3, zone=ZONE, **GCP)
+    operation = bulk(gce, minCount="4")
+    assert codes(operation) == ["VM_MIN_COUNT_NOT_REACHED", "ZONE_RESOURCE_POOL_EXHAUSTED"]
+    (status,) = operation["instancesBulkInsertOperationMetadata"]["perLocationStatus"].values()
+    assert (status["createdVmCount"], status["deletedVmCount"]) == (3, 3)
+    assert {gce.vm(name)["status"] for name in gce.names()} == {"STOPPING"}
+    clock.forward(1)
+    assert gce.names() == []
+    assert sim.resources(**GCP) == []
+
+
+def test_an_insert_may_fail_and_leave_its_vm(gce: Gce, sim: Control) -> None:
+    sim.fault("instances.bulkInsert", "fail_after", **GCP)
+    children = inserts(gce, bulk(gce))
+    assert {tuple(codes(one)) for one in children.values()} == {("RESOURCE_NOT_FOUND",)}
+    assert {gce.vm(name)["id"] for name in NAMES} == {one["targetId"] for one in children.values()}
+
+
+def test_fresh_operations_do_not_show_in_lists(gce: Gce, sim: Control, clock: ManualClock) -> None:
+    sim.settings(operation_lag_seconds=5)
+    operation = bulk(gce)
+    wanted = f'operationGroupId = "{operation["operationGroupId"]}"'
+    assert "items" not in gce("zoneOperations.list", zone=ZONE, filter=wanted)
+    clock.forward(5)
+    assert len(inserts(gce, operation)) == 4
 
 
 def test_a_fault_fills_a_part_and_another_changes_the_order(gce: Gce, sim: Control) -> None:
@@ -105,13 +139,13 @@ def test_a_fault_fills_a_part_and_another_changes_the_order(gce: Gce, sim: Contr
 def test_a_fault_of_the_operation_refuses_all(gce: Gce, sim: Control) -> None:
     sim.fault("instances.bulkInsert", "error", code="QUOTA_EXCEEDED", **GCP)
     operation = bulk(gce)
-    assert operation["error"]["errors"][0]["code"] == "QUOTA_EXCEEDED"
+    assert codes(operation) == ["VM_MIN_COUNT_NOT_REACHED", "QUOTA_EXCEEDED"]
     assert {one["error"]["errors"][0]["code"] for one in inserts(gce, operation).values()} == {"QUOTA_EXCEEDED"}
 
 
 def test_more_than_the_quota_is_refused_whole(gce: Gce, sim: Control) -> None:
     sim.quota("NVIDIA_L4_GPUS", 3, region="us-central1", **GCP)
-    assert bulk(gce)["error"]["errors"][0]["code"] == "QUOTA_EXCEEDED"
+    assert codes(bulk(gce)) == ["VM_MIN_COUNT_NOT_REACHED", "QUOTA_EXCEEDED"]
 
 
 def test_a_name_that_lives_refuses_the_call(gce: Gce) -> None:

@@ -131,6 +131,15 @@ def test_a_lease_whose_vm_refuses_to_end_says_so_and_ends_later(start: Start, pr
     assert fleet.account().state == "ok"
 
 
+def test_a_vm_that_is_still_changing_is_no_obstacle_to_a_release(start: Start) -> None:
+    fleet = start("gcp")
+    lease_id = fleet.active(**request("gcp"))
+    fleet.sim.fault("instances.delete", "error", provider="gcp", code="resourceNotReady")
+    fleet.end(lease_id)
+    fleet.drive_to(lease_id, "released")
+    assert "lease.release_blocked" not in fleet.events(lease_id)
+
+
 @pytest.mark.parametrize("provider", CLOUDS)
 def test_a_leftover_that_cannot_be_removed_stops_no_other_lease(start: Start, provider: str) -> None:
     fleet = start(provider, release_alarm_seconds=0.01)

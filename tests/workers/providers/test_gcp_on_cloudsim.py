@@ -347,3 +347,77 @@ def test_an_operation_still_at_work_is_a_vm_to_come(backend: OnCloudsim) -> None
     found = backend.provider.find(backend.region, contract.wish(backend).token, owner())
     assert found is not None
     assert found.id == vm.id
+
+
+# --- inserts that fail -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("code", ["RESOURCE_NOT_FOUND", "INTERNAL_ERROR"])
+def test_the_vm_of_a_failed_insert_is_kept_when_it_exists(backend: OnCloudsim, code: str) -> None:
+    params = backend.provider.plan(contract.wish(backend, allowed_cidrs=contract.NETWORKS))
+    backend.sim.fault("instances.insert", "fail_after", code=code, **GCP)
+    vm = backend.provider.launch(backend.region, params)
+    assert [vm.id] == list(backend.alive())
+    assert backend.firewalls(vm.id)
+    again = backend.provider.launch(backend.region, params)
+    assert (again.id, len(backend.alive())) == (vm.id, 1)
+    assert contract.look(backend, vm.id).refusal is None
+    found = backend.provider.find(backend.region, contract.wish(backend).token, owner())
+    assert found is not None
+    assert (found.id, found.refusal) == (vm.id, None)
+
+
+@pytest.mark.parametrize("code", ["RESOURCE_NOT_FOUND", "INTERNAL_ERROR"])
+def test_a_failed_insert_without_a_vm_is_want_of_capacity(backend: OnCloudsim, code: str) -> None:
+    backend.sim.fault("instances.insert", "error", code=code, **GCP)
+    with pytest.raises(errors.InsufficientCapacity, match=code):
+        contract.launch(backend)
+    assert backend.sim.calls(**GCP)["instances.get"] == 1
+
+
+def test_a_failed_insert_whose_vm_cannot_be_looked_up_has_an_unknown_outcome(backend: OnCloudsim) -> None:
+    params = backend.provider.plan(contract.wish(backend))
+    backend.sim.fault("instances.insert", "fail_after", **GCP)
+    backend.sim.fault("instances.get", "error", **GCP)
+    with pytest.raises(errors.OutcomeUnknown, match="cannot be looked up"):
+        backend.provider.launch(backend.region, params)
+    assert [backend.provider.launch(backend.region, params).id] == list(backend.alive())
+
+
+def test_vms_of_a_batch_whose_inserts_failed_are_kept_when_they_exist(backend: OnCloudsim) -> None:
+    params = contract.batches.planned(backend)
+    backend.sim.fault("instances.bulkInsert", "fail_after", **GCP)
+    batch = backend.provider.launch_batch(backend.region, params)
+    assert sorted(vm.id for vm in batch.vms.values()) == sorted(backend.alive())
+    assert batch.missing == {}
+    found = backend.provider.find_batch(backend.region, params)
+    assert {slot: vm.id for slot, vm in found.items()} == {slot: vm.id for slot, vm in batch.vms.items()}
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        ("ZONE_RESOURCE_POOL_EXHAUSTED_WITH_DETAILS", errors.InsufficientCapacity),
+        ("QUOTA_EXCEEDED", errors.ProviderQuotaExceeded),
+        ("VM_MIN_COUNT_NOT_REACHED", errors.InsufficientCapacity),
+        ("RESOURCE_NOT_FOUND", errors.InsufficientCapacity),
+    ],
+)
+def test_a_batch_that_fails_whole_says_why(backend: OnCloudsim, code: str, kind: type[errors.ProviderError]) -> None:
+    params = contract.batches.planned(backend)
+    backend.sim.fault("instances.bulkInsert", "error", code=code, **GCP)
+    for _ in range(2):
+        with pytest.raises(kind, match=code) as caught:
+            backend.provider.launch_batch(backend.region, params)
+        assert type(caught.value) is kind
+    assert not backend.alive()
+
+
+def test_operations_that_do_not_show_yet_are_an_unknown_outcome_of_a_batch(backend: OnCloudsim) -> None:
+    backend.sim.settings(operation_lag_seconds=60.0)
+    params = contract.batches.planned(backend)
+    with pytest.raises(errors.OutcomeUnknown, match="shows none"):
+        backend.provider.launch_batch(backend.region, params)
+    backend.sim.settings(operation_lag_seconds=0.0)
+    batch = backend.provider.launch_batch(backend.region, params)
+    assert sorted(vm.id for vm in batch.vms.values()) == sorted(backend.alive())

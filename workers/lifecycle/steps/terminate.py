@@ -16,12 +16,14 @@ from app.domain.reasons import vm_obstacle
 from workers.accounts import error_json
 from workers.lifecycle.steps.console import keep_console
 from workers.lifecycle.steps.context import StepContext
-from workers.providers.errors import ProviderError, Throttled
+from workers.providers.errors import NotReady, ProviderError, Throttled
 from workers.providers.types import BatchResult
 
 _NO_TOKEN_PAUSE = timedelta(seconds=1)
 _FAILED_PAUSE = 5.0
 _REFUSED_SHARE = 0.25
+_READY_PATIENCE_SECONDS = 60.0
+"""How long after the release request a VM that is still changing is no obstacle."""
 
 
 def terminate(ctx: StepContext) -> Rest | None:
@@ -70,9 +72,10 @@ def _record_refusal(ctx: StepContext, error: ProviderError) -> None:
     runtime = ctx.runtime
     error = runtime.accounts.verdict(ctx.attempt.account, error)
     pause = _FAILED_PAUSE
-    if error.answered and ctx.lease.state is LeaseState.RELEASING:
+    waited = (ctx.now - (ctx.lease.release_requested_at or ctx.now)).total_seconds()
+    soon = isinstance(error, NotReady) and waited < _READY_PATIENCE_SECONDS
+    if error.answered and not soon and ctx.lease.state is LeaseState.RELEASING:
         runtime.database.run(release_obstacles.blocked(ctx.lease.id, vm_obstacle(error.code or error.kind)))
-        waited = (ctx.now - (ctx.lease.release_requested_at or ctx.now)).total_seconds()
         pause = min(runtime.timing.max_backoff, max(pause, waited * _REFUSED_SHARE))
     _retry(ctx, pause, error)
 

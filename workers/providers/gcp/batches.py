@@ -1,7 +1,7 @@
 """Launch batches: several VMs of one tenant with one instances.bulkInsert call, each known by its name."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
@@ -9,11 +9,18 @@ from app.domain import tags
 from app.domain.tags import OwnerTags
 from app.domain.tokens import launch_name
 from workers.providers.common import slot_tokens
-from workers.providers.errors import InsufficientCapacity, OutcomeUnknown, ProviderError, Refused
-from workers.providers.gcp import catalogue, deadlines, firewall, groups, launch, operations, resource_tags
+from workers.providers.errors import (
+    InsufficientCapacity,
+    OutcomeUnknown,
+    ProviderError,
+    ProviderQuotaExceeded,
+    Refused,
+    TokenConflict,
+)
+from workers.providers.gcp import catalogue, deadlines, firewall, groups, instances, launch, operations, resource_tags
 from workers.providers.gcp.catalogue import Machine
 from workers.providers.gcp.clients import GcpClients
-from workers.providers.gcp.errors import creating, fitting, not_inserted
+from workers.providers.gcp.errors import creating, fitting
 from workers.providers.gcp.ids import Id, last
 from workers.providers.gcp.launch import RULES, ZONE
 from workers.providers.gcp.sdk import BulkInsertInstanceResource, InstancesClient, Operation
@@ -82,7 +89,8 @@ def _disk(disk: Mapping[str, Any], labels: Mapping[str, str]) -> dict[str, Any]:
 def create(clients: GcpClients, region: str, params: Params, shared: groups.GcpGroupResources) -> BatchLaunched:
     """Creates what the members of a group share, and the firewall rules, then calls instances.bulkInsert. Raises ProviderError.
 
-    Google names the VMs in operations of their own. A slot without one has an unknown outcome.
+    Google names the VMs in operations of their own. A slot without one has an unknown outcome, unless the whole call has
+    failed. Raises the refusal of a call that has created no VM: that of an insert, or else that of the call.
     """
     body, rules = _body(params), {launch.request_id(rule): rule for rule in params[RULES]}
     with shared.ensure(clients, region, params), firewall.ensure_firewall(clients, params[ZONE], rules):
@@ -94,10 +102,13 @@ def create(clients: GcpClients, region: str, params: Params, shared: groups.GcpG
                 bulk_insert_instance_resource_resource=body,
                 request_id=launch.request_id(params),
             )
-        launched = outcome(params, region, parent, _inserts(clients, params[ZONE], parent))
-        error = operations.problem(parent)
-        if error is not None and not launched.vms:
-            raise not_inserted(error)
+        inserts = _inserts(clients, params[ZONE], parent)
+        launched = outcome(params, region, parent, inserts, _left_behind(clients, region, params, parent, inserts))
+        error = operations.insert_failure(parent)
+        if isinstance(error, TokenConflict) and not launched.vms:
+            raise error
+        if len(launched.missing) == len(params[NAMES]):
+            raise _cause(launched.missing.values())
     if not launched.vms and not launched.missing:
         raise OutcomeUnknown("Google has accepted the call and shows none of its VMs yet", code="NotShownYet")
     return launched
@@ -118,28 +129,64 @@ def _inserts(clients: GcpClients, zone: str, parent: Operation) -> Mapping[str, 
         raise OutcomeUnknown(f"the VMs of the call are not known: {error.message}", code=error.code) from None
 
 
-def outcome(params: Params, region: str, parent: Operation, inserts: Mapping[str, Operation]) -> BatchLaunched:
+def _left_behind(
+    clients: GcpClients, region: str, params: Params, parent: Operation, inserts: Mapping[str, Operation]
+) -> Mapping[int, Vm]:
+    """The VMs of the batch that Google lists, by slot, if a failed operation may have left some. Raises OutcomeUnknown."""
+    if not any(operations.leaves_doubt(one) for one in (parent, *inserts.values())):
+        return {}
+    try:
+        return _listed(clients, region, params)
+    except ProviderError as error:
+        text = f"inserts have failed, and their VMs cannot be looked up: {error.message}"
+        raise OutcomeUnknown(text, code=error.code) from None
+
+
+def _cause(refusals: Iterable[ProviderError]) -> ProviderError:
+    """What explains a call without any VM: a quota first, because fewer VMs may fit into it."""
+    causes = list(refusals)
+    return next((one for one in causes if isinstance(one, ProviderQuotaExceeded)), causes[0])
+
+
+def outcome(
+    params: Params,
+    region: str,
+    parent: Operation,
+    inserts: Mapping[str, Operation],
+    left_behind: Mapping[int, Vm] | None = None,
+) -> BatchLaunched:
     """The result of each slot, as the operations show it. `parent`: of the call. `inserts`: of the VMs by name, as far as they show.
 
-    A slot without operation is refused only when Google has finished and counts no further VM.
+    `left_behind`: VMs by slot that Google lists, read where failed operations leave doubt. A slot without operation is
+    refused only when Google has finished and counts no further VM, or when the call has failed and no VM shows.
     """
     properties = params[BULK]["instanceProperties"]
     instance_type = _type_name(properties)
     vms: dict[int, Vm] = {}
     missing: dict[int, ProviderError] = {}
+    conflicts: set[int] = set()
     for slot, name in enumerate(params[NAMES]):
         insert = inserts.get(name)
-        failure = operations.problem(insert) if insert is not None else None
-        refusal = not_inserted(failure) if failure is not None else None
-        if isinstance(refusal, Refused):
+        refusal = operations.insert_failure(insert) if insert is not None else None
+        left = (left_behind or {}).get(slot)
+        if left is not None:
+            vms[slot] = left
+        elif isinstance(refusal, Refused):
             missing[slot] = refusal
-        elif insert is not None and refusal is None:
+        elif refusal is not None:
+            conflicts.add(slot)
+        elif insert is not None:
             vms[slot] = launch.begun(insert, {**properties, "name": name}, region, params[ZONE], instance_type)
+    failure = operations.insert_failure(parent)
+    if isinstance(failure, Refused) and not vms:
+        unnamed = [slot for slot, name in enumerate(params[NAMES]) if name not in inserts]
+        missing |= dict.fromkeys(unnamed, next(iter(missing.values()), failure))
     if _all_created(parent) == len(vms):
         short = InsufficientCapacity(
             f"Google has created {len(vms)} of {len(params[NAMES])} VMs", code="PartialBulkInsert"
         )
-        missing = {slot: missing.get(slot, short) for slot in range(len(params[NAMES])) if slot not in vms}
+        others = set(range(len(params[NAMES]))) - vms.keys() - conflicts
+        missing = {slot: missing.get(slot, short) for slot in sorted(others)}
     return BatchLaunched(vms=vms, missing=missing)
 
 
@@ -158,14 +205,21 @@ def _all_created(parent: Operation) -> int | None:
 
 def find(clients: GcpClients, region: str, params: Params) -> dict[int, Vm]:
     """VMs by slot. Google's operations show those that no list shows, as far as they know them."""
+    listed = _listed(clients, region, params)
+    hidden = {name: slot for slot, name in enumerate(params[NAMES]) if slot not in listed}
+    return listed | _fates(clients, region, params, _batch_of(params), hidden)
+
+
+def _batch_of(params: Params) -> str:
+    return str(params[BULK]["instanceProperties"]["labels"][tags.BATCH])
+
+
+def _listed(clients: GcpClients, region: str, params: Params) -> dict[int, Vm]:
+    """The VMs of the batch that Google lists, by slot."""
     slots = {name: slot for slot, name in enumerate(params[NAMES])}
-    batch = params[BULK]["instanceProperties"]["labels"][tags.BATCH]
-    label = resource_tags.having(tags.BATCH, batch)
-    found: dict[int, Vm] = {}
-    for page in clients.pages(clients.of(InstancesClient).list, zone=params[ZONE], filter=label):
-        found |= {slots[one.name]: from_instance(one, region) for one in page.items if one.name in slots}
-    hidden = {name: slot for name, slot in slots.items() if slot not in found}
-    return found | _fates(clients, region, params, batch, hidden)
+    label = resource_tags.having(tags.BATCH, _batch_of(params))
+    pages = clients.pages(clients.of(InstancesClient).list, zone=params[ZONE], filter=label)
+    return {slots[vm.name]: from_instance(vm, region) for page in pages for vm in page.items if vm.name in slots}
 
 
 def _fates(clients: GcpClients, region: str, params: Params, batch: str, hidden: Mapping[str, int]) -> dict[int, Vm]:
@@ -178,7 +232,7 @@ def _fates(clients: GcpClients, region: str, params: Params, batch: str, hidden:
     histories, failed = operations.of_vms(clients, ids)
     for error in failed.values():
         raise error
-    fates = {key: operations.fate(key, region, history) for key, history in histories.items()}
+    fates = {key: instances.settled(clients, region, key, history) for key, history in histories.items()}
     return {
         hidden[key.name]: replace(vm, launch_identity=key.name, batch=(batch, hidden[key.name]))
         for key, vm in fates.items()

@@ -22,6 +22,7 @@ from workers.providers.errors import (
     NotFound,
     NotOffered,
     NotPermitted,
+    NotReady,
     OutcomeUnknown,
     ProviderError,
     ProviderQuotaExceeded,
@@ -48,17 +49,14 @@ _REASONS: Mapping[type[ProviderError], tuple[str, ...]] = {
         "accessNotConfigured",
         "billingNotEnabled",
     ),
+    NotReady: ("resourceNotReady",),
     TokenConflict: ("alreadyExists",),
     NotFound: ("notFound",),
-    InvalidSpec: (
-        "invalid",
-        "badRequest",
-        "required",
-        "invalidParameter",
-        "invalidResourceUsage",
-        "resourceNotReady",
-    ),
+    InvalidSpec: ("invalid", "badRequest", "required", "invalidParameter", "invalidResourceUsage"),
 }
+MIN_COUNT = "VM_MIN_COUNT_NOT_REACHED"
+"""The summary that Google puts before the causes in a failed instances.bulkInsert. It says nothing of the cause."""
+INTERNAL, NO_RESOURCE = "INTERNAL_ERROR", "RESOURCE_NOT_FOUND"
 _CODES: Mapping[type[ProviderError], tuple[str, ...]] = {
     InsufficientCapacity: (
         "REGION_RESOURCE_POOL_EXHAUSTED",
@@ -69,10 +67,11 @@ _CODES: Mapping[type[ProviderError], tuple[str, ...]] = {
         "UNSUPPORTED_OPERATION",
         "IP_SPACE_EXHAUSTED",
         "IP_SPACE_EXHAUSTED_WITH_DETAILS",
+        MIN_COUNT,
     ),
     ProviderQuotaExceeded: ("LIMIT_EXCEEDED", "QUOTA_EXCEEDED"),
     Throttled: ("RATE_LIMIT_EXCEEDED", "RESOURCE_OPERATION_RATE_EXCEEDED"),
-    OutcomeUnknown: ("INTERNAL_ERROR",),
+    OutcomeUnknown: (INTERNAL,),
     NotPermitted: ("PERMISSION_DENIED", "PERMISSIONS_ERROR", "CONDITION_NOT_MET"),
     TokenConflict: ("ALREADY_EXISTS", "RESOURCE_ALREADY_EXISTS"),
     InvalidSpec: (
@@ -84,7 +83,7 @@ _CODES: Mapping[type[ProviderError], tuple[str, ...]] = {
         "NETWORK_NOT_FOUND",
         "PROJECT_NOT_FOUND",
         "RESOURCE_IN_USE_BY_ANOTHER_RESOURCE",
-        "RESOURCE_NOT_FOUND",
+        NO_RESOURCE,
     ),
 }
 
@@ -112,7 +111,8 @@ _FOREIGN = (
 )
 """All that the SDK raises. JsonError, TypeError and ValueError: an answer of another shape."""
 
-_NO_SUCH_TYPE = ("machine type with name", "/machinetypes/")
+_NO_SUCH_OFFERING = ("machine type with name", "/machinetypes/", "/acceleratortypes/", "unknown zone")
+"""What the message says where a zone lacks the machine type or the accelerators, or does not exist."""
 INSERT_REFUSALS: Mapping[str | None, type[Refused]] = {
     "conditionNotMet": NotPermitted,
     "412": NotPermitted,
@@ -146,11 +146,21 @@ def translate(error: Exception) -> ProviderError:
             return OutcomeUnknown(_short(str(error)), code=type(error).__name__)
 
 
+def may_have_inserted(error: ProviderError) -> bool:
+    """Whether an insert operation that ended with this error may have created its VM all the same.
+
+    Google then does not find the VM that it has just created, or has failed at a later step.
+    """
+    return error.code == INTERNAL or (error.code == NO_RESOURCE and "/instances/" in error.message)
+
+
 def not_inserted(error: ProviderError) -> ProviderError:
-    """The meaning of an error in a finished insert operation: Google has created nothing.
+    """The meaning of an error in a finished insert operation, where no VM shows: Google has created nothing.
 
     The repeated call with the same request id returns the same operation, so only a new attempt can succeed.
     """
+    if may_have_inserted(error):
+        return InsufficientCapacity(error.message, code=error.code)
     if isinstance(error, Refused | TokenConflict):
         return error
     return Refused(error.message, code=error.code)
@@ -168,16 +178,16 @@ def _answered(error: google.GoogleAPICallError) -> ProviderError:
     kind = REASONS.get(reason) or STATUSES.get(status, OutcomeUnknown)
     if status == 429:
         kind = Throttled
-    if kind in {InvalidSpec, NotFound} and any(hint in message.lower() for hint in _NO_SUCH_TYPE):
-        kind = NotOffered
-    if kind is Throttled:
+    if issubclass(kind, Throttled | NotReady):
         text = f"{reason}: {_short(message)}"
-        return Throttled(text, code=reason or str(status), retry_after=_retry_after(error))
+        return kind(text, code=reason or str(status), retry_after=_retry_after(error))
     return _made(kind, reason or str(status), message)
 
 
 def _made(kind: type[ProviderError], code: str, message: str) -> ProviderError:
     text = f"{code}: {_short(message)}"
+    if kind in {InvalidSpec, NotFound} and any(hint in message.lower() for hint in _NO_SUCH_OFFERING):
+        kind = NotOffered
     if kind is CredentialsRejected:
         text = f"{text}; {_ADVICE.get(code, _RENEW)}"
     return kind(text, code=code)

@@ -42,7 +42,7 @@ PART, RULE, GPU_RULES, POLICY = "group", "rule", "gpu_rules", "policy"
 _CLUSTER = "cluster"
 _NO_COMPACT_PLACEMENT = ("n1-",)
 """Beginnings of the machine types that Google places without a policy (Compute Engine guide, "Compact placement policies")."""
-_MISSING = frozenset({"notFound", "invalid", "resourceNotReady"})
+_MISSING = frozenset({"notFound", "invalid"})
 _READY = "READY"
 _NOT_READY_SECONDS = 1.0
 

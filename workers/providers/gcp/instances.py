@@ -16,7 +16,7 @@ from workers.providers.gcp import operations, resource_tags
 from workers.providers.gcp.calls import NAMES_PER_CALL, complete, either, everywhere, scoped
 from workers.providers.gcp.clients import GcpClients
 from workers.providers.gcp.ids import Id, in_region, region_of
-from workers.providers.gcp.sdk import Instance, InstancesClient
+from workers.providers.gcp.sdk import Instance, InstancesClient, Operation
 from workers.providers.gcp.vms import from_instance
 from workers.providers.types import BatchResult, ListingPage, Vm
 
@@ -103,24 +103,31 @@ def _in_zone(clients: GcpClients, zone: str, wanted: Collection[Id]) -> Mapping[
 def get(clients: GcpClients, region: str, vm_ids: Sequence[str]) -> dict[str, Vm | None]:
     """VMs by id. For VMs that no list shows, reads their operations.
 
-    A VM that neither shows is read directly, one call per VM, before it counts as unknown to Google.
+    A VM that neither shows, and one whose insert may have left it, is read directly, one call per VM. Only then it counts
+    as unknown to Google, or as refused.
     """
     ids = {vm_id for vm_id in map(Id.parse, vm_ids) if vm_id is not None and in_region(vm_id.zone, region)}
     shown, failed = with_ids(clients, region, vm_ids)
     explained, unexplained = _explained(clients, region, [from_instance(vm, region) for vm in shown.values()])
     histories, silent = operations.of_vms(clients, (vm for vm in ids.difference(shown) if vm.zone not in failed))
     fates = {str(key): operations.fate(key, region, history) for key, history in histories.items()}
-    hidden = {str(key): key for key in histories if fates[str(key)] is None}
-    direct, lost = ask_each(hidden, lambda key: _directly(clients, region, hidden[key]))
+    unsure = {
+        str(key): key
+        for key, history in histories.items()
+        if fates[str(key)] is None or operations.ends_in_doubt(history)
+    }
+    direct, lost = ask_each(unsure, lambda key: directly(clients, region, unsure[key].zone, unsure[key].number))
     vms: dict[str, Vm | None] = dict.fromkeys(set(vm_ids).difference(map(str, ids)))
-    vms |= {vm.id: vm for vm in explained} | {key: vm for key, vm in fates.items() if vm is not None} | direct
+    vms |= {vm.id: vm for vm in explained} | {key: vm for key, vm in fates.items() if key not in unsure}
+    vms |= {key: vm or fates[key] for key, vm in direct.items()}
     leave_out(vms, {**failed, **unexplained, **silent, **lost})
     return vms
 
 
-def _directly(clients: GcpClients, region: str, vm: Id) -> Vm | None:
+def directly(clients: GcpClients, region: str, zone: str, instance: str) -> Vm | None:
+    """The VM of this name or number, or None. Makes one call."""
     try:
-        return from_instance(clients.ask(clients.of(InstancesClient).get, zone=vm.zone, instance=vm.number), region)
+        return from_instance(clients.ask(clients.of(InstancesClient).get, zone=zone, instance=instance), region)
     except NotFound:
         return None
 
@@ -143,8 +150,14 @@ def find(clients: GcpClients, region: str, name: str, owner: OwnerTags) -> Vm | 
     if shown:
         return next((vm for vm in shown if resource_tags.belongs(vm.tags, owner)), None)
     histories = operations.of_name(clients, region, name)
-    fates = (operations.fate(key, region, history) for key, history in histories.items())
+    fates = (settled(clients, region, key, history) for key, history in histories.items())
     return next((vm for vm in fates if vm is not None), None)
+
+
+def settled(clients: GcpClients, region: str, vm: Id, history: Sequence[Operation]) -> Vm | None:
+    """As `operations.fate`. Reads a VM directly whose insert has failed and may have left it."""
+    left = directly(clients, region, vm.zone, vm.number) if operations.ends_in_doubt(history) else None
+    return left or operations.fate(vm, region, history)
 
 
 def ready(clients: GcpClients, region: str, vm_ids: Sequence[str]) -> frozenset[str]:
@@ -181,7 +194,7 @@ def _terminate(clients: GcpClients, region: str, vm_id: str) -> bool:
 
 
 def reboot(clients: GcpClients, region: str, vm_ids: Sequence[str]) -> BatchResult:
-    """Resets each VM. Refused with NotFound, or with InvalidSpec for a VM that does not run."""
+    """Resets each VM. Refused with NotFound, or with NotReady for a VM that does not run."""
     return each(vm_ids, lambda vm_id: _reset(clients, region, vm_id))
 
 

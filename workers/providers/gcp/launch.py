@@ -10,8 +10,8 @@ from app.domain.leases import VmState
 from app.domain.offerings import Market
 from app.domain.tokens import launch_name
 from app.settings.reservations import ReservationSettings
-from workers.providers.errors import OutcomeUnknown
-from workers.providers.gcp import disks, firewall, groups, interfaces, operations, resource_tags, userdata
+from workers.providers.errors import OutcomeUnknown, ProviderError
+from workers.providers.gcp import disks, firewall, groups, instances, interfaces, operations, resource_tags, userdata
 from workers.providers.gcp.catalogue import Machine
 from workers.providers.gcp.clients import GcpClients
 from workers.providers.gcp.errors import creating, fitting
@@ -151,18 +151,34 @@ def begun(operation: Operation, instance: Mapping[str, Any], region: str, zone: 
 def create(clients: GcpClients, region: str, params: Params, shared: groups.GcpGroupResources) -> Vm:
     """Creates what the members of a group share, then the firewall rules, then calls instances.insert.
 
-    Raises ProviderError.
+    Raises ProviderError. A failed operation that may have left its VM is a refusal only when Google shows no VM.
     """
     instance, zone = body(params), params[ZONE]
     rules = {request_id(rule): rule for rule in params[RULES]}
     with shared.ensure(clients, region, params), firewall.ensure_firewall(clients, zone, rules):
         require_open_window()
         with creating():
-            answer = clients.ask(
+            operation = clients.ask(
                 clients.of(InstancesClient).insert_unary,
                 zone=zone,
                 instance_resource=instance,
                 request_id=request_id(params),
             )
-        operation = operations.inserted(answer)
+        failure = operations.insert_failure(operation)
+        if failure is not None:
+            left = _left_behind(clients, region, zone, params[INSTANCE]["name"], operation)
+            if left is None:
+                raise failure
+            return left
     return begun(operation, params[INSTANCE], region, zone, type_name(instance))
+
+
+def _left_behind(clients: GcpClients, region: str, zone: str, name: str, operation: Operation) -> Vm | None:
+    """The VM of a failed insert, if its error leaves doubt and Google shows one. Raises OutcomeUnknown."""
+    if not operations.leaves_doubt(operation):
+        return None
+    try:
+        return instances.directly(clients, region, zone, name)
+    except ProviderError as error:
+        text = f"the insert has failed, and its VM cannot be looked up: {error.message}"
+        raise OutcomeUnknown(text, code=error.code) from None

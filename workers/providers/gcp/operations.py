@@ -13,7 +13,7 @@ from workers.providers.common.regions import Regions
 from workers.providers.errors import CredentialsRejected, ProviderError, Refused
 from workers.providers.gcp.calls import either, scoped
 from workers.providers.gcp.clients import GcpClients
-from workers.providers.gcp.errors import not_inserted, refusal
+from workers.providers.gcp.errors import MIN_COUNT, may_have_inserted, not_inserted, refusal
 from workers.providers.gcp.ids import Id, last
 from workers.providers.gcp.sdk import GlobalOperationsClient, Operation, ZoneOperationsClient
 from workers.providers.gcp.vms import time_of
@@ -28,11 +28,12 @@ _TARGETS_PER_CALL = 50
 
 
 def problem(operation: Operation) -> ProviderError | None:
-    """The error with which an operation ended, or None."""
+    """The error with which an operation ended, or None. Of several errors the first one that names a cause."""
     if operation.status != DONE:
         return None
-    for first in operation.error.errors:
-        return refusal(first.code, first.message)
+    errors = list(operation.error.errors)
+    for named in [one for one in errors if one.code != MIN_COUNT] or errors:
+        return refusal(named.code, named.message)
     status = operation.http_error_status_code
     return refusal(str(status), operation.http_error_message) if status else None
 
@@ -45,12 +46,25 @@ def accepted(operation: Operation) -> Operation:
     return operation
 
 
-def inserted(operation: Operation) -> Operation:
-    """An insert operation, begun or done. Raises Refused or TokenConflict if it has failed."""
+def insert_failure(operation: Operation) -> ProviderError | None:
+    """Refused or TokenConflict for an insert operation that has failed, None for one that is at work or succeeded.
+
+    Where `leaves_doubt`, the refusal holds only if the VM does not show.
+    """
     error = problem(operation)
-    if error is not None:
-        raise not_inserted(error)
-    return operation
+    return not_inserted(error) if error is not None else None
+
+
+def leaves_doubt(operation: Operation) -> bool:
+    """Whether an insert operation has failed in a way that may have left a VM. One of several errors suffices."""
+    return operation.status == DONE and any(
+        may_have_inserted(refusal(one.code, one.message)) for one in operation.error.errors
+    )
+
+
+def ends_in_doubt(operations: Iterable[Operation]) -> bool:
+    """As `leaves_doubt`, for the operations of one VM."""
+    return any(one.operation_type == INSERT and leaves_doubt(one) for one in operations)
 
 
 def of_vms(
@@ -125,13 +139,15 @@ def _aggregated(clients: GcpClients, regions: frozenset[str], wanted: str) -> It
 
 
 def fate(vm_id: Id, region: str, operations: Sequence[Operation]) -> Vm | None:
-    """The VM as its operations describe it; None when they do not determine its state."""
+    """The VM as its operations describe it; None when they do not determine its state.
+
+    Where `ends_in_doubt`, a refusal holds only if the VM does not show.
+    """
     by_kind = {operation.operation_type: operation for operation in operations}
     insert, preempted, deleted = by_kind.get(INSERT), by_kind.get(PREEMPTED), by_kind.get(DELETE)
     if insert is not None and insert.status != DONE:
         return _vm(vm_id, region, insert, VmState.PENDING)
-    error = problem(insert) if insert is not None else None
-    error = not_inserted(error) if error is not None else None
+    error = insert_failure(insert) if insert is not None else None
     if insert is not None and isinstance(error, Refused):
         return _refused(vm_id, region, insert, error)
     if preempted is not None and (deleted is None or _began(preempted) <= _began(deleted)):

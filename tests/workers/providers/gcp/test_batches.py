@@ -164,6 +164,35 @@ def test_a_finished_call_that_counts_no_more_vms_refuses_the_other_slots() -> No
     )
 
 
+def failed_parent(*codes: str) -> Operation:
+    of: Any = parent(0, status="DONE")
+    of.error = {"errors": [{"code": code, "message": "Why."} for code in codes]}
+    failed: Operation = of
+    return failed
+
+
+def test_a_failed_call_is_explained_by_its_inserts() -> None:
+    of = failed_parent("VM_MIN_COUNT_NOT_REACHED", "INVALID_ARGUMENT")
+    batch = told(of, insert(NAMES[0], "ZONE_RESOURCE_POOL_EXHAUSTED"), insert(NAMES[1], "QUOTA_EXCEEDED"))
+    assert {slot: error.code for slot, error in batch.missing.items()} == {
+        0: "ZONE_RESOURCE_POOL_EXHAUSTED",
+        1: "QUOTA_EXCEEDED",
+        2: "ZONE_RESOURCE_POOL_EXHAUSTED",
+    }
+
+
+def test_a_failed_call_without_inserts_is_explained_by_its_own_cause() -> None:
+    batch = told(failed_parent("VM_MIN_COUNT_NOT_REACHED", "QUOTA_EXCEEDED"))
+    assert {(slot, error.code) for slot, error in batch.missing.items()} == {(n, "QUOTA_EXCEEDED") for n in range(3)}
+    batch = told(failed_parent("VM_MIN_COUNT_NOT_REACHED"))
+    assert {type(error) for error in batch.missing.values()} == {errors.InsufficientCapacity}
+
+
+def test_a_name_that_is_taken_is_no_refusal_in_a_finished_call() -> None:
+    batch = told(parent(0, status="DONE"), insert(NAMES[1], "RESOURCE_ALREADY_EXISTS"))
+    assert sorted(batch.missing) == [0, 2]
+
+
 @pytest.mark.parametrize("of", [parent(2, status="DONE"), parent(1), parent(status="DONE")])
 def test_a_slot_that_may_have_a_vm_is_never_refused(of: Operation) -> None:
     assert told(of, insert(NAMES[1], status="DONE")).missing == {}

@@ -37,6 +37,7 @@ KNOWN_ANSWERS = [
     (errors.InvalidSpec, 400, "invalid"),
     (errors.InvalidSpec, 400, "somethingNew"),
     (errors.InvalidSpec, 404, "notFound"),
+    (errors.NotReady, 400, "resourceNotReady"),
     (errors.TokenConflict, 409, "alreadyExists"),
     (errors.NotPermitted, 412, "conditionNotMet"),
     (errors.NotPermitted, 412, ""),
@@ -100,6 +101,8 @@ def test_an_insert_operation_that_failed_without_a_code_is_a_refusal(answer: Ans
     [
         (400, "Invalid value for field 'machineType': Machine type with name 'x' does not exist in zone 'z'."),
         (404, "The resource 'projects/p/zones/z/machineTypes/x' was not found"),
+        (404, "The resource 'projects/p/zones/z/acceleratorTypes/x' was not found"),
+        (400, "Invalid value for field 'zone': 'z'. Unknown zone."),
     ],
 )
 def test_a_type_that_the_zone_does_not_have_is_not_offered(
