@@ -212,12 +212,16 @@ class AwsProvider:
         return instances.get(self._clients.ec2(region), region, vm_ids)
 
     def list(self, regions: frozenset[str], installation: str) -> Iterator[ListingPage]:
-        """Pages of 1,000 VMs, region by region. EC2 lists an ended VM for about an hour."""
+        """Pages of 1,000 VMs, region by region. EC2 lists an ended VM for about an hour.
+
+        A record that cannot be read hides its zone. One that names no zone fails its region after the region's other VMs.
+        """
         scan = Regions(regions)
         for region in sorted(regions):
             with scan.reading(region):
                 for page in instances.listed(self._clients.ec2(region), region, installation):
-                    yield ListingPage(vms=page)
+                    unread = {} if page.error is None else {region: page.error}
+                    yield ListingPage(vms=page.vms, unreachable=page.unreachable, failed=unread)
         if scan.failed:
             yield ListingPage(vms=(), failed=dict(scan.failed))
 
@@ -247,7 +251,10 @@ class AwsProvider:
 
     def interruptions(self, regions: frozenset[str], installation: str) -> Sequence[Interruption]:
         """Spot requests that EC2 has marked for termination or stop. EC2 gives two minutes' notice."""
-        notices = answered(sorted(regions), lambda region: spot.interruptions(self._clients.ec2(region), installation))
+        now = datetime.fromtimestamp(self._clock(), tz=UTC)
+        notices = answered(
+            sorted(regions), lambda region: spot.interruptions(self._clients.ec2(region), installation, now)
+        )
         return [notice for of_region in notices.values() for notice in of_region]
 
     def events(self) -> Sequence[ProviderEvent]:

@@ -17,6 +17,7 @@ from workers.providers.errors import (
     CredentialsRejected,
     InvalidSpec,
     NotFound,
+    NotOffered,
     NotReady,
     OutcomeUnknown,
     ProviderError,
@@ -54,6 +55,13 @@ _FOREIGN = (boto.ClientError, boto.BotoCoreError, ResponseParserError, RuntimeEr
 answer has another shape than the service model says."""
 
 _LONGEST_MESSAGE = 300
+_STATE_CODE = re.compile(r"(Client|Server)\.\w+(\.\w+)*")
+_STATE_CODES: Mapping[str, type[Refused]] = {"Client.InternalError": InvalidSpec, "Server.InternalError": Refused}
+"""Codes that have a meaning of their own in a state reason."""
+
+_NO_ZONE = ("invalid availability zone", "not supported in the availability zone", "not supported in your requested")
+"""What the messages of `InvalidParameterValue` and `UnsupportedOperation` say where a zone lacks the type, or does not exist."""
+_OF_ZONE = frozenset({"InvalidParameterValue", "UnsupportedOperation"})
 
 _RENEW = "renew the credentials that boto3 finds (environment, profile, role) and check the clock of this host"
 _GRANT = "grant the actions listed in docs/providers/aws.md to the identity that gpulease uses"
@@ -84,8 +92,11 @@ def translate(error: Exception) -> ProviderError:
 def _answered(error: boto.ClientError) -> ProviderError:
     answer: Mapping[str, Any] = error.response
     code = str(answer.get("Error", {}).get("Code", ""))
+    text = str(answer.get("Error", {}).get("Message", ""))
     kind = _kind(error.operation_name, code, _status(answer))
-    message = f"{code}: {_short(str(answer.get('Error', {}).get('Message', '')))}"
+    if code in _OF_ZONE and any(hint in text.lower() for hint in _NO_ZONE):
+        kind = NotOffered
+    message = f"{code}: {_short(text)}"
     if kind is CredentialsRejected:
         return CredentialsRejected(f"{error.operation_name}: {message}; {_ADVICE.get(code, _RENEW)}", code=code)
     if issubclass(kind, Throttled | NotReady):
@@ -102,14 +113,21 @@ def _kind(operation: str, code: str, status: int) -> type[ProviderError]:
     return unlisted(status) if operation == _CREATE else OutcomeUnknown
 
 
-def refusal_of(code: str | None) -> type[Refused] | None:
+def refusal_of(code: str | None, message: str | None = None) -> type[Refused] | None:
     """The refusal in the state reason of an instance. EC2 puts `Client.` or `Server.` before the code of the error.
 
-    `Client.InternalError` means a volume that could not be encrypted: the KMS key is missing or may not be used.
-    Source: EC2 user guide, "Instance terminates immediately".
+    The message may begin with another such code, which then says more than `code`. `Client.InternalError` means a volume
+    that could not be encrypted: the KMS key is missing or may not be used. `Server.InternalError` is a fault of EC2.
+    Source: EC2 user guide, "Instance terminates immediately"; karpenter-provider-aws issue 1407.
     """
-    if code == "Client.InternalError":
-        return InvalidSpec
+    in_message = _STATE_CODE.match(message or "")
+    codes = [in_message[0] if in_message else None, code]
+    return next((kind for kind in map(_state_refusal, codes) if kind not in {None, Refused}), _state_refusal(code))
+
+
+def _state_refusal(code: str | None) -> type[Refused] | None:
+    if code in _STATE_CODES:
+        return _STATE_CODES[code]
     kind = CODES.get(re.sub(r"^(Client|Server)\.", "", code or ""))
     return kind if kind is not None and issubclass(kind, Refused) else None
 

@@ -24,10 +24,10 @@ def regions(ec2: "EC2Client") -> frozenset[str]:
     """The regions that are enabled for the account."""
     with translated():
         answer = ec2.describe_regions()
-    return frozenset(region["RegionName"] for region in part(answer, "Regions"))
+        return frozenset(region["RegionName"] for region in part(answer, "Regions"))
 
 
-def listed(ec2: "EC2Client", region: str, installation: str) -> Iterator[list[Vm]]:
+def listed(ec2: "EC2Client", region: str, installation: str) -> Iterator[vms.ReadPage]:
     """Pages of this installation's VMs."""
     filters = [resource_tags.tagged(tags.INSTALLATION, installation)]
     for page in pages(ec2, "describe_instances", Filters=filters):
@@ -45,7 +45,8 @@ def with_ids(
     answers, failed = ask_each(portions, lambda first: list(_with_ids(ec2, portions[first])))
     known: dict[str, InstanceTypeDef | None] = {}
     for first, instances in answers.items():
-        known |= dict.fromkeys(portions[first]) | {instance["InstanceId"]: instance for instance in instances}
+        named = {instance["InstanceId"]: instance for instance in instances if "InstanceId" in instance}
+        known |= dict.fromkeys(portions[first]) | named
     return known, {instance_id: error for first, error in failed.items() for instance_id in portions[first]}
 
 
@@ -56,12 +57,12 @@ def _with_ids(ec2: "EC2Client", ids: list[str]) -> "Iterator[InstanceTypeDef]":
 
 def get(ec2: "EC2Client", region: str, ids: Sequence[str]) -> dict[str, Vm | None]:
     """VMs by id. Omits ids that could not be read. Raises the first error when no id could be read."""
-    known, failed = with_ids(ec2, ids)
-    leave_out(known, failed)
-    return {
-        instance_id: vms.from_instance(instance, region) if instance is not None else None
-        for instance_id, instance in known.items()
-    }
+    records, failed = with_ids(ec2, ids)
+    found = {instance_id: record for instance_id, record in records.items() if record is not None}
+    read, odd = ask_each(found, lambda instance_id: vms.read_instance(found[instance_id], region))
+    known: dict[str, Vm | None] = {**dict.fromkeys(records.keys() - found.keys()), **read}
+    leave_out(known, {**failed, **odd})
+    return known
 
 
 def with_token(ec2: "EC2Client", region: str, token: str) -> list[Vm]:
@@ -83,7 +84,9 @@ def passing_checks(ec2: "EC2Client", ids: Sequence[str]) -> Iterator[str]:
     """Running VMs whose instance and system status checks are both ok."""
     answers, refused = in_bulk(partial(_statuses, ec2), ids, IDS_PER_CALL)
     leave_out(answers, {vm_id: error for vm_id, error in refused.items() if not isinstance(error, NotFound)})
-    yield from (status["InstanceId"] for _, statuses in answers for status in statuses if _ok(status))
+    for status in (status for _, statuses in answers for status in statuses if "InstanceId" in status):
+        if _ok(status):
+            yield status["InstanceId"]
 
 
 def _statuses(ec2: "EC2Client", ids: list[str]) -> "list[InstanceStatusTypeDef]":
@@ -94,8 +97,9 @@ def _statuses(ec2: "EC2Client", ids: list[str]) -> "list[InstanceStatusTypeDef]"
 
 
 def _ok(status: "InstanceStatusTypeDef") -> bool:
-    checks = (status["InstanceStatus"]["Status"], status["SystemStatus"]["Status"])
-    return status["InstanceState"]["Name"] == "running" and checks == ("ok", "ok")
+    """A record without a state or check does not count as passing."""
+    checks = [status.get("InstanceStatus", {}).get("Status"), status.get("SystemStatus", {}).get("Status")]
+    return status.get("InstanceState", {}).get("Name") == "running" and checks == ["ok", "ok"]
 
 
 def terminate(ec2: "EC2Client", ids: Sequence[str]) -> BatchResult:

@@ -7,7 +7,7 @@ from app.domain.offerings import Market
 from app.settings.reservations import ReservationSettings
 from workers.providers.aws import disks, firewall, groups, interfaces, resource_tags, userdata, vms
 from workers.providers.aws.calls import part
-from workers.providers.aws.errors import creating
+from workers.providers.aws.errors import creating, translated
 from workers.providers.aws.reservations import launch_arguments
 from workers.providers.aws.settings import AwsAccount
 from workers.providers.aws.subnets import Subnet
@@ -109,9 +109,11 @@ def tag_specifications(spec: LaunchSpec, tags: Mapping[str, str]) -> list[dict[s
 def create(ec2: "EC2Client", region: str, params: Params, shared: groups.Ec2GroupResources) -> Vm:
     """Creates what the members of a group share, then the VM's own security group, then calls RunInstances.
 
-    Raises ProviderError.
+    Raises ProviderError: OutcomeUnknown for an answer that names no VM or cannot be read.
     """
-    return vms.from_instance(run(ec2, region, params, shared)[0], region)
+    records = run(ec2, region, params, shared)
+    with translated():
+        return vms.from_instance(records[0], region)
 
 
 def run(ec2: "EC2Client", region: str, params: Params, shared: groups.Ec2GroupResources) -> "Sequence[InstanceTypeDef]":

@@ -19,21 +19,27 @@ NOTICE = timedelta(minutes=2)
 _ACTIONS = {"marked-for-termination": "terminate", "marked-for-stop": "stop"}
 
 
-def interruptions(ec2: "EC2Client", installation: str) -> list[Interruption]:
-    """Notices given to VMs of this installation that are still up."""
+def interruptions(ec2: "EC2Client", installation: str, now: datetime) -> list[Interruption]:
+    """Notices given to VMs of this installation that are still up. `now`: the time of a notice that does not say its own."""
     wanted = [
         {"Name": "status-code", "Values": list(_ACTIONS)},
         resource_tags.tagged(tags.INSTALLATION, installation),
     ]
     answers = pages(ec2, "describe_spot_instance_requests", Filters=wanted)
-    return [_interruption(one) for page in answers for one in part(page, "SpotInstanceRequests") if "InstanceId" in one]
+    requests = (request for page in answers for request in part(page, "SpotInstanceRequests"))
+    return [_interruption(request, now) for request in requests if _is_notice(request)]
 
 
-def _interruption(request: dict[str, Any]) -> Interruption:
-    noticed: datetime = request["Status"]["UpdateTime"].astimezone(UTC)
+def _is_notice(request: dict[str, Any]) -> bool:
+    return "InstanceId" in request and request.get("Status", {}).get("Code") in _ACTIONS
+
+
+def _interruption(request: dict[str, Any], now: datetime) -> Interruption:
+    """Without a time of its own, a notice has no known deadline."""
+    noticed: datetime | None = request["Status"].get("UpdateTime")
     return Interruption(
         vm_id=request["InstanceId"],
-        notice_at=noticed,
-        deadline_at=noticed + NOTICE,
+        notice_at=noticed.astimezone(UTC) if noticed is not None else now,
+        deadline_at=noticed.astimezone(UTC) + NOTICE if noticed is not None else None,
         action=_ACTIONS[request["Status"]["Code"]],
     )

@@ -1,7 +1,8 @@
 """EC2 instances as the interface's VMs."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, cast
 
@@ -13,6 +14,7 @@ from app.domain.tags import BATCH
 from workers.providers.aws import resource_tags
 from workers.providers.aws.calls import part
 from workers.providers.aws.errors import refusal_of, translated
+from workers.providers.errors import ProviderError
 from workers.providers.types import Vm
 
 if TYPE_CHECKING:
@@ -35,16 +37,41 @@ _LIVE = frozenset({VmState.PENDING, VmState.RUNNING})
 _TRANSITION_TIME = re.compile(r"\((\d{4}-\d{2}-\d{2} \d{2}:\d{2}:\d{2}) (?:GMT|UTC)\)")
 
 
-def from_page(page: "DescribeInstancesResultTypeDef", region: str) -> list[Vm]:
-    """The VMs of one page of DescribeInstances. Raises OutcomeUnknown for one that EC2's model does not explain."""
-    with translated():
-        return [from_instance(instance, region) for instance in instances(page)]
+@dataclass(frozen=True, slots=True)
+class ReadPage:
+    """The VMs of a page. A record that cannot be read hides its zone, or is the `error` if it names no zone."""
+
+    vms: Sequence[Vm]
+    unreachable: frozenset[str]
+    error: ProviderError | None
+
+
+def from_page(page: "DescribeInstancesResultTypeDef", region: str) -> ReadPage:
+    """The VMs of one page of DescribeInstances."""
+    found: list[Vm] = []
+    hidden: set[str] = set()
+    unread = None
+    for instance in instances(page):
+        try:
+            found.append(read_instance(instance, region))
+        except ProviderError as error:
+            zone = _zone(instance)
+            log.warning("unreadable VM", instance_id=instance.get("InstanceId"), zone=zone, error=error.message)
+            hidden |= {zone} - {""}
+            unread = unread if zone else error
+    return ReadPage(found, frozenset(hidden), unread)
 
 
 def instances(page: "DescribeInstancesResultTypeDef") -> "Iterator[InstanceTypeDef]":
     """EC2's own records of one page."""
     for reservation in part(page, "Reservations"):
-        yield from reservation["Instances"]
+        yield from reservation.get("Instances", ())
+
+
+def read_instance(instance: "InstanceTypeDef", region: str) -> Vm:
+    """As `from_instance`. Raises OutcomeUnknown for a record without id or state."""
+    with translated():
+        return from_instance(instance, region)
 
 
 def in_slot(instance: "InstanceTypeDef", region: str) -> tuple[int, Vm]:
@@ -53,7 +80,10 @@ def in_slot(instance: "InstanceTypeDef", region: str) -> tuple[int, Vm]:
 
 
 def from_instance(instance: "InstanceTypeDef", region: str) -> Vm:
-    """One record of DescribeInstances or RunInstances. `ended_at` and reason only once it is ending."""
+    """One record of DescribeInstances or RunInstances. `ended_at` and reason only once it is ending.
+
+    Raises KeyError for a record without id or state.
+    """
     state = _state(instance)
     ended = state not in _LIVE
     reason = instance.get("StateReason") if ended else None
@@ -62,8 +92,8 @@ def from_instance(instance: "InstanceTypeDef", region: str) -> Vm:
     return Vm(
         id=instance["InstanceId"],
         region=region,
-        zone=instance["Placement"]["AvailabilityZone"],
-        instance_type=instance["InstanceType"],
+        zone=_zone(instance),
+        instance_type=instance.get("InstanceType", ""),
         market=_market(instance),
         state=state,
         tags=vm_tags,
@@ -75,8 +105,13 @@ def from_instance(instance: "InstanceTypeDef", region: str) -> Vm:
         private_ip=instance.get("PrivateIpAddress"),
         state_reason={"code": code, "message": reason.get("Message")} if reason else None,
         interrupted=code in INTERRUPTED,
-        refusal=refusal_of(code),
+        refusal=refusal_of(code, reason.get("Message") if reason else None),
     )
+
+
+def _zone(instance: "InstanceTypeDef") -> str:
+    """The zone, or "" in a record that does not name it."""
+    return instance.get("Placement", {}).get("AvailabilityZone", "")
 
 
 def _market(instance: "InstanceTypeDef") -> Market:

@@ -2,6 +2,7 @@
 
 import socket
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 
 import pytest
 
@@ -105,7 +106,9 @@ def test_an_unlisted_code_of_another_call_is_an_unknown_outcome(answer: Answer, 
         ("Client.InternalError", errors.InvalidSpec),
         ("Client.InvalidSnapshot.NotFound", errors.InvalidSpec),
         ("Server.InsufficientInstanceCapacity", errors.InsufficientCapacity),
-        ("Server.InternalError", None),
+        ("Client.InvalidKMSKey", errors.InvalidSpec),
+        ("Client.InvalidParameterCombination", errors.InvalidSpec),
+        ("Server.InternalError", errors.Refused),
         ("Client.UserInitiatedShutdown", None),
         (None, None),
     ],
@@ -114,6 +117,97 @@ def test_a_state_reason_is_a_refusal_with_or_without_its_prefix(
     code: str | None, kind: type[errors.Refused] | None
 ) -> None:
     assert refusal_of(code) is kind
+    assert refusal_of(code, f"{code}: No.") is kind
+    assert refusal_of(code, "No.") is kind
+
+
+@pytest.mark.parametrize(
+    ("code", "message", "kind"),
+    [
+        ("Server.InternalError", "Client.InternalError: Client error on launch", errors.InvalidSpec),
+        ("Server.InternalError", "Client.InvalidKMSKey.InvalidState: The key is disabled", errors.InvalidSpec),
+        ("Client.InternalError", "Client.VolumeLimitExceeded: Too many", errors.ProviderQuotaExceeded),
+        ("Client.VolumeLimitExceeded", "Server.InternalError: Internal error on launch", errors.ProviderQuotaExceeded),
+        ("Client.UserInitiatedShutdown", "Client.UserInitiatedShutdown: User initiated shutdown", None),
+    ],
+)
+def test_the_code_at_the_beginning_of_the_message_may_say_more(
+    code: str, message: str, kind: type[errors.Refused] | None
+) -> None:
+    assert refusal_of(code, message) is kind
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        ("InvalidParameterValue", "Invalid availability zone: [us-east-1z]"),
+        ("UnsupportedOperation", "The instance type is not supported in the availability zone us-east-1e."),
+    ],
+)
+def test_what_a_zone_lacks_is_not_offered(answer: Answer, aws: AwsProvider, code: str, message: str) -> None:
+    answer.ec2(code, 400, message)
+    assert type(launch(aws)) is errors.NotOffered
+
+
+# --- records that are not as EC2's model describes them ----------------------------------------------------------
+
+
+def instance(number: int, state: str = "<instanceState><name>running</name></instanceState>", zone: str = "") -> str:
+    placement = f"<placement><availabilityZone>{zone}</availabilityZone></placement>" if zone else "<placement/>"
+    return f"<item><instanceId>i-{number:017x}</instanceId>{state}{placement}</item>"
+
+
+def described(*instances: str, action: str = "DescribeInstances") -> str:
+    inside = f"<instancesSet>{''.join(instances)}</instancesSet>"
+    if action == "RunInstances":
+        return f"<{action}Response>{inside}</{action}Response>"
+    return f"<{action}Response><reservationSet><item>{inside}</item></reservationSet></{action}Response>"
+
+
+def test_a_record_that_cannot_be_read_hides_its_zone_and_no_other_vm(answer: Answer, aws: AwsProvider) -> None:
+    odd = instance(1, state="", zone="us-east-1a")
+    answer.say(200, described(odd, instance(2, zone="us-east-1b"), instance(3)))
+    (page,) = aws.list(frozenset({REGION}), "x")
+    assert [(vm.id, vm.zone) for vm in page.vms] == [(f"i-{2:017x}", "us-east-1b"), (f"i-{3:017x}", "")]
+    assert (page.unreachable, page.failed) == ({"us-east-1a"}, {})
+
+
+def test_a_record_without_state_and_zone_fails_its_region_after_the_other_vms(answer: Answer, aws: AwsProvider) -> None:
+    answer.say(200, described(instance(1, state=""), instance(2, zone="us-east-1b")))
+    (page,) = aws.list(frozenset({REGION}), "x")
+    assert [vm.id for vm in page.vms] == [f"i-{2:017x}"]
+    assert [(region, type(error)) for region, error in page.failed.items()] == [(REGION, errors.OutcomeUnknown)]
+
+
+def test_a_record_that_cannot_be_read_is_left_out_of_a_read_by_id(answer: Answer, aws: AwsProvider) -> None:
+    answer.say(200, described(instance(1, state=""), instance(2), "<item/>"))
+    known = aws.get(REGION, [f"i-{number:017x}" for number in (1, 2, 3)])
+    assert {vm_id: vm is not None for vm_id, vm in known.items()} == {f"i-{2:017x}": True, f"i-{3:017x}": False}
+
+
+@pytest.mark.parametrize("body", [described(action="RunInstances"), described("<item/>", action="RunInstances")])
+def test_an_answer_to_a_launch_without_a_vm_is_an_unknown_outcome(answer: Answer, aws: AwsProvider, body: str) -> None:
+    answer.say(200, body)
+    assert type(launch(aws)) is errors.OutcomeUnknown
+
+
+def test_a_notice_without_a_time_is_a_notice_of_now_without_a_deadline(answer: Answer) -> None:
+    status = "<status><code>marked-for-termination</code></status>"
+    request = f"<item><instanceId>i-{1:017x}</instanceId>{status}</item>"
+    items = f"<spotInstanceRequestSet>{request}<item/></spotInstanceRequestSet>"
+    answer.say(200, f"<DescribeSpotInstanceRequestsResponse>{items}</DescribeSpotInstanceRequestsResponse>")
+    account = AwsAccount(provider="aws", name="stub", regions=(REGION,), endpoint_url=answer.url)
+    now = datetime(2026, 11, 20, 12, tzinfo=UTC)
+    aws = AwsProvider(account, read_settings(call_timeout=60.0), clock=now.timestamp)
+    (notice,) = aws.interruptions(frozenset({REGION}), "x")
+    assert (notice.vm_id, notice.action) == (f"i-{1:017x}", "terminate")
+    assert (notice.notice_at, notice.deadline_at) == (now, None)
+
+
+def test_a_status_without_its_parts_is_not_ready(answer: Answer, aws: AwsProvider) -> None:
+    items = f"<instanceStatusSet><item/><item><instanceId>i-{1:017x}</instanceId></item></instanceStatusSet>"
+    answer.say(200, f"<DescribeInstanceStatusResponse>{items}</DescribeInstanceStatusResponse>")
+    assert aws.ready(REGION, [f"i-{1:017x}"]) == frozenset()
 
 
 @pytest.mark.parametrize("body", ["", "<html>Bad Gateway</html>", "<Response>", "\0"])
