@@ -113,9 +113,18 @@ class Simulation:
 
 
 class SimServer(uvicorn.Server):
-    """Ends hanging requests first when it is told to end. `log_config`: None leaves logging as it is."""
+    """Ends hanging requests first when it is told to end. `log_config`: None leaves logging as it is.
 
-    def __init__(self, simulation: Simulation, *, log_config: dict[str, Any] | None = LOGGING_CONFIG) -> None:
+    `certificate`: a PEM file with a key and its certificate, for TLS.
+    """
+
+    def __init__(
+        self,
+        simulation: Simulation,
+        *,
+        log_config: dict[str, Any] | None = LOGGING_CONFIG,
+        certificate: Path | None = None,
+    ) -> None:
         super().__init__(
             uvicorn.Config(
                 simulation.app,
@@ -128,6 +137,7 @@ class SimServer(uvicorn.Server):
                 access_log=False,
                 timeout_keep_alive=KEEP_ALIVE_SECONDS,
                 timeout_graceful_shutdown=GRACE_SECONDS,
+                ssl_certfile=certificate,
             )
         )
         self._simulation = simulation

@@ -29,9 +29,9 @@ NO_TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 class Control:
     """A client of the control API. Every method raises httpx.HTTPStatusError when it is refused."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, tls: ssl.SSLContext = NO_TLS) -> None:
         self.url = url
-        self._http = httpx.Client(base_url=url, timeout=CALL_SECONDS, trust_env=False, verify=NO_TLS)
+        self._http = httpx.Client(base_url=url, timeout=CALL_SECONDS, trust_env=False, verify=tls)
 
     def close(self) -> None:
         """Let go of the connections."""
@@ -143,22 +143,31 @@ class Control:
 
 @contextmanager
 def running(
-    profile: ProfileName = "fast", *, clock: Clock = system_clock, state: Path | None = None, **settings: Any
+    profile: ProfileName = "fast",
+    *,
+    clock: Clock = system_clock,
+    state: Path | None = None,
+    certificate: Path | None = None,
+    **settings: Any,
 ) -> Iterator[Control]:
     """A simulation on a free port of its own, with `settings` over the profile's.
 
     It ends soon after the block. With `state`, the block waits until the file is written.
     `clock` lets a test own the time of the clouds; waits of faults (`delay`, `hang`) always take real time.
+    `certificate`: a PEM file with the key and certificate of 127.0.0.1, for TLS instead of plain HTTP.
     """
     simulation = Simulation(PROFILES[profile].changed(**settings), state=state, clock=clock)
-    server = SimServer(simulation, log_config=None)
+    server = SimServer(simulation, log_config=None, certificate=certificate)
     listener = bind("127.0.0.1", 0)
     port = listener.getsockname()[1]
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
     thread.start()
     if not server.ready.wait(START_SECONDS):
         raise RuntimeError("cloudsim did not start")
-    control = Control(f"http://127.0.0.1:{port}")
+    if certificate is None:
+        control = Control(f"http://127.0.0.1:{port}")
+    else:
+        control = Control(f"https://127.0.0.1:{port}", ssl.create_default_context(cafile=str(certificate)))
     try:
         yield control
     finally:

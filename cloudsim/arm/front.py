@@ -21,10 +21,13 @@ from cloudsim.arm.permissions import check
 from cloudsim.ec2.credentials import Credentials
 from cloudsim.gate import Dropped, Gate
 from cloudsim.world import Fault, FaultMode, World
+from cloudsim.world.faults import TOKEN
 
 DEFAULT_FAULT_CODE = "InternalServerError"
 RETRY_SECONDS = "1"
 _BEARER = "Bearer "
+_IDENTITY_PATH = "/metadata/identity/oauth2/token"
+_TOKEN_SECONDS = 86_400
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 
@@ -38,10 +41,12 @@ class ArmFront:
         self._credentials = credentials
 
     def routes(self) -> list[Route]:
-        """One for each operation, the console's blobs, and the price list."""
+        """One for each operation, the console's blobs, the price list, and the tokens of managed identities."""
         console = Route("/bootdiagnostics/{vm}/serialconsole.log", self._console, methods=["GET"])
         retail = Route(prices.PATH, self._retail, methods=["GET"])
-        return [*(Route(one.path, self._endpoint(one), methods=[one.method]) for one in OPERATIONS), console, retail]
+        token = Route(_IDENTITY_PATH, self._token, methods=["GET"])
+        operations = [Route(one.path, self._endpoint(one), methods=[one.method]) for one in OPERATIONS]
+        return [*operations, console, retail, token]
 
     def _endpoint(self, operation: Operation) -> Endpoint:
         async def endpoint(request: Request) -> Response:
@@ -101,6 +106,24 @@ class ArmFront:
             return _refusal(_fault_error(verdict.fault))
         answer = Answer(prices.retail(self.world, request.query_params, str(request.url.replace(query="")).rstrip("?")))
         return Dropped() if verdict.drop_after else _response(answer)
+
+    async def _token(self, request: Request) -> Response:
+        """A managed identity's token, as the metadata service of an Azure VM gives it. Faults meet operation `token`."""
+        verdict = await self._gate.admit(request, PROVIDER, TOKEN, "")
+        if verdict.drop_before or verdict.drop_after:
+            return Dropped()
+        if verdict.fault is not None:
+            return _response(Answer({"error": verdict.fault.code or "unavailable"}, 500, {}))
+        lifetime = str(_TOKEN_SECONDS)
+        expires_on = str(int(self.world.advance()) + _TOKEN_SECONDS)
+        resource = request.query_params.get("resource", "")
+        answer = {
+            "access_token": "of-a-managed-identity",
+            "expires_in": lifetime,
+            "expires_on": expires_on,
+            "resource": resource,
+        }
+        return _response(Answer({**answer, "token_type": "Bearer"}))
 
     async def _console(self, request: Request) -> Response:
         """The blob: its address is the permission."""

@@ -17,7 +17,7 @@ from cloudsim.control.clouds import Cloud
 from cloudsim.control.reading import Endpoint, guarded, read
 from cloudsim.ec2.credentials import Credentials
 from cloudsim.world import Fault, FaultMode, World, WorldError
-from cloudsim.world.faults import ANY_OPERATION, BOOT
+from cloudsim.world.faults import ANY_OPERATION, BOOT, TOKEN
 
 PLANTED_AT_ONCE = 500
 """Other calls are served in between."""
@@ -195,7 +195,7 @@ class ControlApi:
         body = await read(request, models.FaultBody)
         facts = places.catalog(self._world, body.provider)
         places.check("region or zone", body.region, {*facts.regions, *facts.zones})
-        known = {*self._clouds[body.provider].operations, ANY_OPERATION, BOOT}
+        known = {*self._clouds[body.provider].operations, ANY_OPERATION, BOOT, TOKEN}
         places.check("operation", body.operation, known)
         if body.operation == BOOT and body.mode not in _BOOT_MODES:
             raise WorldError(f"a boot knows no {body.mode}")

@@ -32,7 +32,7 @@ class CapacityBody(Body):
 
 
 class FaultBody(Body):
-    """`operation` is the API's own name, `*` for all, or `boot` (error, hang and delay only).
+    """`operation` is the API's own name, `*` for all, `boot` (error, hang and delay only), or `token` (the endpoint of access tokens).
 
     `count`: VMs that start (partial).
     """

@@ -19,6 +19,7 @@ from cloudsim.gce.names import Names
 from cloudsim.gce.permissions import check
 from cloudsim.gce.table import OPERATIONS, OTHERS, Operation
 from cloudsim.world import FaultMode, World
+from cloudsim.world.faults import TOKEN
 
 _LAUNCHES = frozenset({"instances.insert", "instances.bulkInsert"})
 ROOT = "/compute/v1/projects/{project}"
@@ -38,7 +39,7 @@ class GceFront:
         """One for each operation, and the token endpoint."""
         table = [Route(ROOT + one.path, self._endpoint(one), methods=[one.method]) for one in OPERATIONS]
         others = [Route(one.path, self._endpoint(one), methods=[one.method]) for one in OTHERS]
-        return [Route("/gce/token", token, methods=["POST"]), *table, *others]
+        return [Route("/gce/token", self._token, methods=["POST"]), *table, *others]
 
     def _endpoint(self, operation: Operation) -> Callable[[Request], Awaitable[Response]]:
         async def endpoint(request: Request) -> Response:
@@ -48,6 +49,14 @@ class GceFront:
                 return JSONResponse(error.body(), status_code=error.status)
 
         return endpoint
+
+    async def _token(self, request: Request) -> Response:
+        """The token endpoint, which faults meet as operation `token`."""
+        verdict = await self._gate.admit(request, PROVIDER, TOKEN, "")
+        if verdict.fault is not None:
+            return JSONResponse({"error": verdict.fault.code or "internal_failure"}, status_code=500)
+        answer = await token(request)
+        return Dropped() if verdict.drop_before or verdict.drop_after else answer
 
     async def _answer(self, request: Request, operation: Operation) -> Response:
         body = await request.body()

@@ -10,6 +10,8 @@ from enum import StrEnum
 ANY_OPERATION = "*"
 BOOT = "boot"
 """Not an API call: a fault on it meets the boot of a VM (`error`, `hang`, `delay`)."""
+TOKEN = "token"  # noqa: S105  no password
+"""The endpoint that gives access tokens at Google and Azure, a service of its own. AWS has the operation AssumeRole."""
 
 
 class FaultMode(StrEnum):
@@ -52,7 +54,7 @@ class Fault:
         """The call is one this fault is meant for."""
         return (
             self.provider == provider
-            and (self.operation == operation or (self.operation == ANY_OPERATION and operation != BOOT))
+            and (self.operation == operation or (self.operation == ANY_OPERATION and operation not in {BOOT, TOKEN}))
             and self.region in (None, region)
             and self.times != 0
         )

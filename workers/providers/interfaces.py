@@ -118,7 +118,7 @@ class Launching(Protocol):
         """Creates the firewall rules, then the VM, and returns at once.
 
         A repeat with the same parameters returns the same VM. A refusal leaves nothing that costs money. The adapter
-        calls `require_open_window` immediately before the create call. After the cloud accepted the call, or reported
+        makes the create call inside `create_call` (`send_window`). After the cloud accepted the call, or reported
         that the VM exists, errors are OutcomeUnknown or TokenConflict. All other errors mean that this call did
         nothing.
         """

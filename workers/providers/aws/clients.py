@@ -27,6 +27,7 @@ from workers.providers.aws.errors import translated
 from workers.providers.aws.sdk import ReadingLoader, timestamp
 from workers.providers.aws.settings import AwsAccount
 from workers.providers.credentials import CredentialGuard
+from workers.providers.send_window import require_open_window
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2 import EC2Client
@@ -114,6 +115,7 @@ class AwsClients:
         header = request.headers.get("Authorization", "")
         match = _ACCESS_KEY.search(header.decode() if isinstance(header, bytes) else header)
         self._guard.check(match.group(1) if match else "")
+        require_open_window()
 
 
 def _config(settings: Settings) -> Config:

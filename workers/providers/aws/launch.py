@@ -11,7 +11,7 @@ from workers.providers.aws.errors import creating, translated
 from workers.providers.aws.reservations import launch_arguments
 from workers.providers.aws.settings import AwsAccount
 from workers.providers.aws.subnets import Subnet
-from workers.providers.send_window import require_open_window
+from workers.providers.send_window import create_call
 from workers.providers.types import LaunchSpec, Params, Vm
 
 if TYPE_CHECKING:
@@ -118,9 +118,12 @@ def create(ec2: "EC2Client", region: str, params: Params, shared: groups.Ec2Grou
 
 def run(ec2: "EC2Client", region: str, params: Params, shared: groups.Ec2GroupResources) -> "Sequence[InstanceTypeDef]":
     """As `create`. Returns EC2's records of the instances, in any order."""
-    with shared.ensure(ec2, region, params) as joined, firewall.ensure_firewall(ec2, joined) as attached:
-        require_open_window()
-        with creating():
-            answer = ec2.run_instances(**arguments(attached))
+    with (
+        shared.ensure(ec2, region, params) as joined,
+        firewall.ensure_firewall(ec2, joined) as attached,
+        create_call(),
+        creating(),
+    ):
+        answer = ec2.run_instances(**arguments(attached))
     instances: Sequence[InstanceTypeDef] = part(answer, "Instances")
     return instances

@@ -34,6 +34,7 @@ from azure.mgmt.network import NetworkManagementClient
 from app.settings import Settings
 from workers.providers.azure.settings import AzureAccount
 from workers.providers.credentials import CredentialGuard
+from workers.providers.send_window import require_open_window
 
 PUBLIC_CLOUD = "https://management.azure.com"
 _STORAGE_SCOPE = "https://storage.azure.com/.default"
@@ -147,15 +148,16 @@ class _StandInCredential:
 
 
 class _GuardPolicy(SansIOHTTPPolicy[Any, Any]):
-    """Passes each request to the guard once the request has its token."""
+    """Passes each request to the guard, and checks the send window, once the request has its token."""
 
     def __init__(self, guard: CredentialGuard) -> None:
         super().__init__()
         self._guard = guard
 
     def on_request(self, request: PipelineRequest[Any]) -> None:
-        """Runs before the request is sent. If CredentialsUnverified is raised, nothing is sent."""
+        """Runs before the request is sent. If CredentialsUnverified or SendExpired is raised, nothing is sent."""
         self._guard.check(str(request.http_request.headers.get("Authorization", "")))
+        require_open_window()
 
 
 class _StandInPolicy(SansIOHTTPPolicy[Any, Any]):

@@ -31,7 +31,7 @@ from workers.providers.azure.reservations import launch_members
 from workers.providers.azure.settings import AzureAccount
 from workers.providers.common import ssh_keys
 from workers.providers.errors import OutcomeUnknown, ProviderError, TokenConflict
-from workers.providers.send_window import require_open_window
+from workers.providers.send_window import create_call
 from workers.providers.types import LaunchSpec, Params, Vm
 
 USER = ssh_keys.USER
@@ -182,9 +182,8 @@ def create(group: Group, params: Params) -> Vm:
     the PUT, or reports that the name is in use, a failed read never means that nothing was created.
     """
     name, body = params["name"], params["vm"]
-    require_open_window()
     try:
-        with creating():
+        with create_call(), creating():
             poller = group.compute.virtual_machines.begin_create_or_update(
                 group.name, name, body, etag="*", match_condition=MatchConditions.IfMissing, polling=False
             )

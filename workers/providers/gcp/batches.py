@@ -26,7 +26,7 @@ from workers.providers.gcp.launch import RULES, ZONE
 from workers.providers.gcp.sdk import BulkInsertInstanceResource, InstancesClient, Operation
 from workers.providers.gcp.settings import GcpAccount
 from workers.providers.gcp.vms import from_instance
-from workers.providers.send_window import require_open_window
+from workers.providers.send_window import create_call
 from workers.providers.types import BatchLaunched, BatchResult, LaunchSpec, Params, Slot, Vm
 
 BULK, NAMES = "bulk", "names"
@@ -94,8 +94,7 @@ def create(clients: GcpClients, region: str, params: Params, shared: groups.GcpG
     """
     body, rules = _body(params), {launch.request_id(rule): rule for rule in params[RULES]}
     with shared.ensure(clients, region, params), firewall.ensure_firewall(clients, params[ZONE], rules):
-        require_open_window()
-        with creating():
+        with create_call(), creating():
             parent = clients.ask(
                 clients.of(InstancesClient).bulk_insert_unary,
                 zone=params[ZONE],

@@ -25,6 +25,7 @@ from workers.providers.credentials import CredentialGuard
 from workers.providers.errors import OutcomeUnknown
 from workers.providers.gcp.errors import signing_in, translated
 from workers.providers.gcp.settings import GcpAccount
+from workers.providers.send_window import require_open_window
 
 # At level DEBUG Google's libraries log requests and responses, which contain start-up scripts and access tokens.
 logging.getLogger("google").setLevel(logging.INFO)
@@ -202,15 +203,16 @@ class _Connections(HTTPAdapter):
 
 
 class _GuardedConnections(_Connections):
-    """Passes each request to the guard before the request is sent."""
+    """Passes each request to the guard, and checks the send window, before the request is sent."""
 
     def __init__(self, settings: Settings, guard: CredentialGuard) -> None:
         super().__init__(settings)
         self._guard = guard
 
     def send(self, request: Any, *arguments: Any, **options: Any) -> Any:
-        """Sends as the base class does. If CredentialsUnverified is raised, nothing is sent."""
+        """Sends as the base class does. If CredentialsUnverified or SendExpired is raised, nothing is sent."""
         self._guard.check(str(request.headers.get("authorization", "")))
+        require_open_window()
         return super().send(request, *arguments, **options)
 
 

@@ -20,7 +20,7 @@ from workers.providers.gcp.reservations import launch_members, reserved_scheduli
 from workers.providers.gcp.sdk import Instance, InstancesClient, Operation
 from workers.providers.gcp.settings import GcpAccount
 from workers.providers.gcp.vms import FLEX_START_MODEL, described, market_of, time_of, type_name
-from workers.providers.send_window import require_open_window
+from workers.providers.send_window import create_call
 from workers.providers.types import LaunchSpec, Params, Vm
 
 INSTANCE, RULES, ZONE = "instance", "firewalls", "zone"
@@ -156,8 +156,7 @@ def create(clients: GcpClients, region: str, params: Params, shared: groups.GcpG
     instance, zone = body(params), params[ZONE]
     rules = {request_id(rule): rule for rule in params[RULES]}
     with shared.ensure(clients, region, params), firewall.ensure_firewall(clients, zone, rules):
-        require_open_window()
-        with creating():
+        with create_call(), creating():
             operation = clients.ask(
                 clients.of(InstancesClient).insert_unary,
                 zone=zone,
