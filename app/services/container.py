@@ -159,6 +159,6 @@ class Services:
             usage=usage,
             costs=costs,
             focus=FocusService(context),
-            forecast=ForecastService(context, costs),
-            summary=SummaryService(context, usage),
+            forecast=ForecastService(context),
+            summary=SummaryService(context),
         )

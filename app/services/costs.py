@@ -10,7 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.db.core.tenant_scope import parameter
 from app.db.usage import costs as statements
-from app.db.usage.costs import PERIOD_SINCE, PERIOD_UNTIL, CostShape
+from app.db.usage.costs import PERIOD_SINCE, STORED_UNTIL, CostShape
 from app.db.usage.facts import AS_OF, SINCE, UNTIL
 from app.domain.costs import LONGEST_HOURLY_RANGE, CostBucket, CostGrouping, CostPeriod, group_name
 from app.domain.usage import RECORDS_KEPT_DAYS, UsageStep
@@ -76,14 +76,17 @@ class CostService:
             raise InvalidRequest(errors=[FieldError("#/query/from", detail)])
         return report
 
-    async def spent(self, principal: Principal, within: str | None, bucket: CostBucket) -> tuple[datetime, Decimal]:
-        """A time, and the USD from the start of its bucket until then. `within`: the tenant; None: all."""
-        async with self._database.transaction(principal.tenant_id, read_only=True) as connection:
-            now = (await connection.execute(statements.PROGRESS)).one().now
-            query = CostQuery(since=bucket.floor(now), until=None, bucket=bucket, groupings=(), tenant_id=None)
-            _, as_of, shape, values = await _question(connection, query, within)
-            total: Any = (await connection.execute(statements.total(shape), values)).mappings().one()
-        return as_of, cost_of(total)
+
+async def spent_since(connection: AsyncConnection, within: str | None, bucket: CostBucket) -> tuple[datetime, Decimal]:
+    """A time, and the USD from the start of its bucket until then. `within`: the tenant; None: all.
+
+    `connection`: in a transaction whose statements see one snapshot.
+    """
+    now = (await connection.execute(statements.PROGRESS)).one().now
+    query = CostQuery(since=bucket.floor(now), until=None, bucket=bucket, groupings=(), tenant_id=None)
+    _, as_of, shape, values = await _question(connection, query, within)
+    total: Any = (await connection.execute(statements.total(shape), values)).mappings().one()
+    return as_of, cost_of(total)
 
 
 def cost_of(amounts: Amounts) -> Decimal:
@@ -99,7 +102,8 @@ async def _question(
     as_of = progress.now.replace(second=0, microsecond=0)
     period = _period(query, as_of)
     live_until = min(period.until, UsageStep.HOUR.ceil(as_of))
-    live_since = max(progress.recorded_until or period.since, period.since)
+    border = progress.recorded_until or period.since
+    live_since = max(border, period.since)
     shape = CostShape(
         bucket=query.bucket,
         groupings=query.groupings,
@@ -107,7 +111,8 @@ async def _question(
         live=live_since < live_until,
     )
     labels = {f"label_{place}": grouping.label for place, grouping in enumerate(query.groupings)}
-    values = {PERIOD_SINCE: period.since, PERIOD_UNTIL: period.until, **parameter(within), **labels}
+    stored_until = min(border, period.until)
+    values = {PERIOD_SINCE: period.since, STORED_UNTIL: stored_until, **parameter(within), **labels}
     if shape.live:
         values |= {SINCE: live_since, UNTIL: live_until, AS_OF: as_of}
     return period, as_of, shape, values

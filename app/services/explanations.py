@@ -5,6 +5,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
+from app.db.core.engine import fetch
+from app.db.core.tenant_scope import parameter
 from app.db.leases import explanations as statements
 from app.domain.candidate_verdicts import OfferingAttempt, PlacementFacts, QuotaState
 from app.domain.explanations import (
@@ -57,14 +59,18 @@ class ExplanationService:
     async def explain(self, principal: Principal, lease_id: str) -> ExplainedLease:
         """Raises ResourceNotFound."""
         key, mine = lease_key(lease_id), principal.tenant_id
-        rows = await self._database.fetch(mine, statements.LEASE, lease_id=key)
-        if not rows:
-            raise ResourceNotFound
-        row = rows[0]
-        attempts = await self._database.fetch(mine, statements.ATTEMPTS, lease_id=key, limit=_MOST_ATTEMPTS)
         snapshot = await self._catalogue.snapshot()
+        scope = {**parameter(mine), "lease_id": key}
+        async with self._database.transaction(mine, read_only=True) as connection:
+            rows = await fetch(connection, statements.LEASE, scope)
+            if not rows:
+                raise ResourceNotFound
+            row = rows[0]
+            attempts = await fetch(connection, statements.ATTEMPTS, {**scope, "limit": _MOST_ATTEMPTS})
+            quota = await fetch(connection, statements.QUOTA, {**scope, "owner": row["tenant_id"]})
+            unlisted = await fetch(connection, statements.UNLISTED, {})
         lease = self._lease(row, attempts, snapshot)
-        placement = await self._placement(principal, row, lease, attempts)
+        placement = _placement(row, lease, attempts, quota, unlisted)
         wish, term = Requirements.of(lease.request), placement.term
         ranking = snapshot.rank_for(wish, term).ranking
         choice = choose(placement, ranking, first_pass=lease.places and not lease.attempts_count)
@@ -101,34 +107,32 @@ class ExplanationService:
             proof_seconds=self._settings.proof_seconds,
         )
 
-    async def _placement(
-        self, principal: Principal, row: _Row, lease: LeaseFacts, attempts: Sequence[_Row]
-    ) -> PlacementFacts:
-        mine = principal.tenant_id
-        quota = await self._database.fetch(mine, statements.QUOTA, lease_id=row["id"], owner=row["tenant_id"])
-        unlisted = await self._database.fetch(mine, statements.UNLISTED)
-        since = row["pass_started_at"]
-        return PlacementFacts(
-            now=lease.now,
-            looking_since=lease.wait_until - timedelta(seconds=lease.request.wait_seconds),
-            term=_term(row, lease),
-            quota=QuotaState(
-                limits={entry["resource"]: entry["limit"] for entry in quota},
-                used={entry["resource"]: entry["used"] for entry in quota},
-                reserved={entry["resource"]: entry["reserved"] for entry in quota},
-            ),
-            unlisted={(place["account"], place["region"]): place["failed"] for place in unlisted},
-            tried=frozenset(_key(entry) for entry in attempts if since is not None and entry["created_at"] >= since),
-            attempts={_key(entry): _attempt(entry) for entry in reversed(attempts)},
-        )
-
     async def _queue(self, row: _Row) -> QueuePlace | None:
-        """The counts concern all tenants, so this read has no tenant. It returns nothing but counts."""
+        """The counts concern all tenants, so this read has no tenant and a snapshot of its own. It returns only counts."""
         if row["state"] != LeaseState.QUEUED or row["next_due"] is None:
             return None
         parameters = {"lease_id": row["id"], "owner": row["tenant_id"], "next_due": row["next_due"]}
         (counts,) = await self._database.fetch(None, statements.QUEUE, **parameters)
         return QueuePlace(**counts)
+
+
+def _placement(
+    row: _Row, lease: LeaseFacts, attempts: Sequence[_Row], quota: Sequence[_Row], unlisted: Sequence[_Row]
+) -> PlacementFacts:
+    since = row["pass_started_at"]
+    return PlacementFacts(
+        now=lease.now,
+        looking_since=lease.wait_until - timedelta(seconds=lease.request.wait_seconds),
+        term=_term(row, lease),
+        quota=QuotaState(
+            limits={entry["resource"]: entry["limit"] for entry in quota},
+            used={entry["resource"]: entry["used"] for entry in quota},
+            reserved={entry["resource"]: entry["reserved"] for entry in quota},
+        ),
+        unlisted={(place["account"], place["region"]): place["failed"] for place in unlisted},
+        tried=frozenset(_key(entry) for entry in attempts if since is not None and entry["created_at"] >= since),
+        attempts={_key(entry): _attempt(entry) for entry in reversed(attempts)},
+    )
 
 
 def _term(row: _Row, lease: LeaseFacts) -> Term:

@@ -11,7 +11,7 @@ from app.db.usage.facts import AS_OF
 from app.domain.costs import CostBucket
 from app.domain.forecast import exhausted_at, month_forecast
 from app.services.context import ServiceContext
-from app.services.costs import CostService
+from app.services.costs import spent_since
 from app.services.principal import Principal
 from app.services.usage import tenant_of
 
@@ -40,19 +40,18 @@ class Forecast:
 class ForecastService:
     """Reads live leases and budgets; the spend of the month comes from the sums of costs."""
 
-    def __init__(self, context: ServiceContext, costs: CostService) -> None:
+    def __init__(self, context: ServiceContext) -> None:
         self._database = context.database
-        self._costs = costs
 
     async def of_tenant(self, principal: Principal, tenant_id: str | None) -> Forecast:
         """`tenant_id` None: the caller's tenant, for operators all tenants. Raises InvalidRequest for another tenant."""
         within = tenant_of(principal, tenant_id)
         month = CostBucket.MONTH
-        as_of, spent = await self._costs.spent(principal, within, month)
-        ends_at = month.after(month.floor(as_of))
-        values = {AS_OF: as_of, **parameter(within)}
         every_tenant = within is None
         async with self._database.transaction(principal.tenant_id, read_only=True) as connection:
+            as_of, spent = await spent_since(connection, within, month)
+            ends_at = month.after(month.floor(as_of))
+            values = {AS_OF: as_of, **parameter(within)}
             query = statements.live_leases(every_tenant=every_tenant)
             live = (await connection.execute(query, {**values, statements.MONTH_ENDS: ends_at})).one()
             budgets = (await connection.execute(statements.budgets(every_tenant=every_tenant), values)).all()

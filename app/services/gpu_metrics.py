@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
+from app.db.core.engine import fetch
+from app.db.core.tenant_scope import parameter
 from app.db.gpus import series as statements
 from app.domain.gpu_series import (
     FINE_SECONDS,
@@ -60,30 +62,31 @@ class GpuMetricsService:
     ) -> LeaseSeries:
         """Raises ResourceNotFound, and InvalidRequest for a wrong range or step."""
         within, key = principal.tenant_id, lease_key(lease_id)
-        progress = await self._database.fetch(within, statements.PROGRESS, lease_ids=[key])
-        if progress[0]["id"] is None:
-            raise ResourceNotFound
-        now, rolled_until = progress[0]["now"], progress[0]["samples_rolled_until"]
+        scope = parameter(within)
+        async with self._database.transaction(within, read_only=True) as connection:
+            (progress, *_) = await fetch(connection, statements.PROGRESS, {**scope, "lease_ids": [key]})
+            if progress["id"] is None:
+                raise ResourceNotFound
+            period = self._period(progress["now"], since, until, step)
+            grid = SeriesGrid(period)
+            samples_since = period.since
+            if not period.is_of_samples and progress["samples_rolled_until"] is not None:
+                samples_since = max(period.since, progress["samples_rolled_until"])
+            query = {**scope, "lease_id": key, "until": period.until}
+            if samples_since < period.until:
+                grid.put_samples(await fetch(connection, statements.SAMPLES, {**query, "since": samples_since}))
+            if samples_since > period.since:
+                stored = statements.HOURS if period.cell == HOUR_SECONDS else statements.SERIES
+                put = grid.put_hour if period.cell == HOUR_SECONDS else grid.put_series
+                for row in await fetch(connection, stored, {**query, "since": floor(period.since, HOUR_SECONDS)}):
+                    put(row)
+        return LeaseSeries(lease_id=key, period=period, lease=grid.lease_series(), gpus=grid.gpu_series())
+
+    def _period(self, now: datetime, since: datetime | None, until: datetime | None, step: int | None) -> SeriesPeriod:
         try:
-            days = {"raw_days": self._raw_days, "kept_days": self._kept_days}
-            period = series_period(now, since, until, step, **days)
+            return series_period(now, since, until, step, raw_days=self._raw_days, kept_days=self._kept_days)
         except WrongPeriod as error:
             raise InvalidRequest(errors=[FieldError(f"#/query/{error.field}", str(error))]) from None
-        grid = SeriesGrid(period)
-        samples_since = period.since
-        if not period.is_of_samples and rolled_until is not None:
-            samples_since = max(period.since, rolled_until)
-        query = {"lease_id": key, "until": period.until}
-        if samples_since < period.until:
-            rows = await self._database.fetch(within, statements.SAMPLES, since=samples_since, **query)
-            grid.put_samples(rows)
-        if samples_since > period.since:
-            stored = statements.HOURS if period.cell == HOUR_SECONDS else statements.SERIES
-            put = grid.put_hour if period.cell == HOUR_SECONDS else grid.put_series
-            hours = await self._database.fetch(within, stored, since=floor(period.since, HOUR_SECONDS), **query)
-            for row in hours:
-                put(row)
-        return LeaseSeries(lease_id=key, period=period, lease=grid.lease_series(), gpus=grid.gpu_series())
 
     async def utilization(self, principal: Principal, lease_ids: Sequence[str], hours: int) -> Utilization:
         """Of the leases among these that the caller may see. Raises InvalidRequest for more than MOST_LEASES ids."""
@@ -92,20 +95,25 @@ class GpuMetricsService:
             raise InvalidRequest(errors=[FieldError("#/query/ids", f"must be 1 to {MOST_LEASES} ids of leases")])
         step = next(step for step in _STEPS if hours * HOUR_SECONDS <= step * _MOST_STEPS)
         within = principal.tenant_id
-        known = await self._database.fetch(within, statements.PROGRESS, lease_ids=wanted)
-        now, rolled_until = known[0]["now"], known[0]["samples_rolled_until"]
-        until = floor(now, step) + timedelta(seconds=step)
-        since = until - timedelta(hours=hours)
-        first = floor(since, HOUR_SECONDS)
+        scope = parameter(within)
+        async with self._database.transaction(within, read_only=True) as connection:
+            known = await fetch(connection, statements.PROGRESS, {**scope, "lease_ids": wanted})
+            now, rolled_until = known[0]["now"], known[0]["samples_rolled_until"]
+            until = floor(now, step) + timedelta(seconds=step)
+            since = until - timedelta(hours=hours)
+            first = floor(since, HOUR_SECONDS)
+            visible = [row["id"] for row in known if row["id"] is not None]
+            recent = max(rolled_until or first, first)
+            query = {**scope, "lease_ids": visible, "until": until}
+            stored = await fetch(connection, statements.UTILIZATION, {**query, "since": first})
+            samples = await fetch(connection, statements.RECENT_UTILIZATION, {**query, "since": recent})
         cells = int((until - first).total_seconds()) // FINE_SECONDS
-        items: dict[str, list[int | None]] = {row["id"]: [None] * cells for row in known if row["id"] is not None}
-        recent = max(rolled_until or first, first)
-        query = {"lease_ids": list(items), "until": until}
-        for row in await self._database.fetch(within, statements.UTILIZATION, since=first, **query):
+        items: dict[str, list[int | None]] = {lease_id: [None] * cells for lease_id in visible}
+        for row in stored:
             start = int((row["starts_at"] - first).total_seconds()) // FINE_SECONDS
             items[row["lease_id"]][start : start + len(row["gpu_percent"])] = row["gpu_percent"]
         offset = int((recent - first).total_seconds()) // FINE_SECONDS
-        for row in await self._database.fetch(within, statements.RECENT_UTILIZATION, since=recent, **query):
+        for row in samples:
             items[row["lease_id"]][offset + row["step"]] = row["gpu_percent"]
         skipped = int((since - first).total_seconds()) // FINE_SECONDS
         ordered = {lease_id: items[lease_id] for lease_id in wanted if lease_id in items}

@@ -11,7 +11,7 @@ from app.db.leases import totals
 from app.db.tenancy.attention import attention
 from app.services.context import ServiceContext, stuck_after
 from app.services.principal import Principal
-from app.services.usage import UsageService, tenant_of
+from app.services.usage import month_to_date, tenant_of
 
 _FAILED_WITHIN = timedelta(days=1)
 _MOST = 20
@@ -32,10 +32,9 @@ class TenantSummary:
 class SummaryService:
     """Reads what a tenant has now. The sums of finished days make the spend of the month cheap."""
 
-    def __init__(self, context: ServiceContext, usage: UsageService) -> None:
+    def __init__(self, context: ServiceContext) -> None:
         settings = context.settings
         self._database = context.database
-        self._usage = usage
         self._attention = {
             every_tenant: attention(
                 stuck_after(settings),
@@ -50,9 +49,9 @@ class SummaryService:
     async def of_tenant(self, principal: Principal, tenant_id: str | None) -> TenantSummary:
         """`tenant_id` None: the caller's tenant, for operators all tenants. Raises InvalidRequest for another tenant."""
         within = tenant_of(principal, tenant_id)
-        as_of, spend = await self._usage.month_to_date(principal, within)
         scope = parameter(within)
         async with self._database.transaction(principal.tenant_id, read_only=True) as connection:
+            as_of, spend = await month_to_date(connection, within)
             counts = (
                 await connection.execute(totals.by_state(every_tenant=within is None), {**scope, "as_of": as_of})
             ).all()

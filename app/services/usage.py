@@ -103,19 +103,22 @@ class UsageService:
             self._recent.popitem(last=False)
         return found
 
-    async def month_to_date(self, principal: Principal, within: str | None) -> tuple[datetime, Decimal]:
-        """A time, and the USD from the start of its month (UTC) until then. `within`: the tenant; None: all."""
-        step = UsageStep.DAY
-        async with self._database.transaction(principal.tenant_id, read_only=True) as connection:
-            as_of, rolled_until = await _progress(connection)
-            period = UsagePeriod(step=step, since=step.floor(as_of).replace(day=1), until=step.ceil(as_of))
-            finished, current = _parts(period, rolled_until)
-            statement = reads.stored(UsageGrouping.NONE, every_tenant=within is None)
-            days = (await connection.execute(statement, reads.stored_values(finished, within))).all()
-            live = await connection.scalar(
-                reads.live_cost(every_tenant=within is None), reads.live_values(current, as_of, within)
-            )
-        return as_of, sum((row.cost for row in days), Decimal(live or 0))
+
+async def month_to_date(connection: AsyncConnection, within: str | None) -> tuple[datetime, Decimal]:
+    """A time, and the USD from the start of its month (UTC) until then. `within`: the tenant; None: all.
+
+    `connection`: in a transaction whose statements see one snapshot.
+    """
+    step = UsageStep.DAY
+    as_of, rolled_until = await _progress(connection)
+    period = UsagePeriod(step=step, since=step.floor(as_of).replace(day=1), until=step.ceil(as_of))
+    finished, current = _parts(period, rolled_until)
+    statement = reads.stored(UsageGrouping.NONE, every_tenant=within is None)
+    days = (await connection.execute(statement, reads.stored_values(finished, within))).all()
+    live = await connection.scalar(
+        reads.live_cost(every_tenant=within is None), reads.live_values(current, as_of, within)
+    )
+    return as_of, sum((row.cost for row in days), Decimal(live or 0))
 
 
 async def _progress(connection: AsyncConnection) -> tuple[datetime, datetime | None]:

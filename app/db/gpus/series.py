@@ -3,7 +3,7 @@
 from sqlalchemy import ARRAY, Integer, SmallInteger, Text, bindparam, cast, extract, func, select
 
 from app.db.core.column_types import Time
-from app.db.core.reads import Query
+from app.db.core.compiled import Compiled
 from app.db.core.tenant_scope import asking
 from app.db.schema.tables import gpu_rollup, gpu_sample, gpu_series, lease, usage_progress
 from app.domain.gpu_samples import LEASE_SERIES
@@ -12,14 +12,14 @@ _LEASE = bindparam("lease_id", type_=Text)
 _LEASES = bindparam("lease_ids", type_=ARRAY(Text))
 _SINCE, _UNTIL = (bindparam(name, type_=Time) for name in ("since", "until"))
 
-PROGRESS = Query(
+PROGRESS = Compiled(
     select(lease.c.id, usage_progress.c.samples_rolled_until, func.now().label("now")).select_from(
         usage_progress.outerjoin(lease, (lease.c.id == func.any(_LEASES)) & asking(lease.c.tenant_id))
     )
 )
 """Parameter: lease_ids. Those that the caller may see, or one row with a null id; how far samples are summed up; the database's clock."""
 
-SERIES = Query(
+SERIES = Compiled(
     select(gpu_series.c.starts_at, *(gpu_series.c[name] for name in (*LEASE_SERIES, "uuids", "gpu_values")))
     .where(gpu_series.c.lease_id == _LEASE, gpu_series.c.starts_at >= _SINCE, gpu_series.c.starts_at < _UNTIL)
     .where(asking(gpu_series.c.tenant_id))
@@ -27,7 +27,7 @@ SERIES = Query(
 )
 """Parameters: lease_id, since, until. The newest hour first."""
 
-HOURS = Query(
+HOURS = Compiled(
     select(gpu_rollup.c.starts_at, *(gpu_rollup.c[name] for name in (*LEASE_SERIES, "uuids", "gpu_values")))
     .where(gpu_rollup.c.lease_id == _LEASE, gpu_rollup.c.starts_at >= _SINCE, gpu_rollup.c.starts_at < _UNTIL)
     .where(asking(gpu_rollup.c.tenant_id))
@@ -35,7 +35,7 @@ HOURS = Query(
 )
 """Parameters: lease_id, since, until. The newest hour first."""
 
-SAMPLES = Query(
+SAMPLES = Compiled(
     select(gpu_sample.c.at, *(gpu_sample.c[name] for name in (*LEASE_SERIES, "uuids", "gpu_values")))
     .where(gpu_sample.c.lease_id == _LEASE, gpu_sample.c.at >= _SINCE, gpu_sample.c.at < _UNTIL)
     .where(asking(gpu_sample.c.tenant_id))
@@ -43,7 +43,7 @@ SAMPLES = Query(
 )
 """Parameters: lease_id, since, until."""
 
-UTILIZATION = Query(
+UTILIZATION = Compiled(
     select(gpu_series.c.lease_id, gpu_series.c.starts_at, gpu_series.c.gpu_percent)
     .where(
         gpu_series.c.lease_id == func.any(_LEASES), gpu_series.c.starts_at >= _SINCE, gpu_series.c.starts_at < _UNTIL
@@ -54,7 +54,7 @@ UTILIZATION = Query(
 
 _STEP = cast(func.floor(extract("epoch", gpu_sample.c.at - _SINCE) / 300), Integer).label("step")
 
-RECENT_UTILIZATION = Query(
+RECENT_UTILIZATION = Compiled(
     select(gpu_sample.c.lease_id, _STEP, cast(func.avg(gpu_sample.c.gpu_percent), SmallInteger).label("gpu_percent"))
     .where(gpu_sample.c.lease_id == func.any(_LEASES), gpu_sample.c.at >= _SINCE, gpu_sample.c.at < _UNTIL)
     .where(asking(gpu_sample.c.tenant_id))

@@ -7,6 +7,7 @@ from sqlalchemy import Integer, Select, bindparam, func, literal_column, not_, s
 from sqlalchemy.sql.elements import ColumnElement
 
 from app.db.core.column_types import Id, Time
+from app.db.core.compiled import Compiled
 from app.db.core.reads import Query
 from app.db.core.statements import AnySelect
 from app.db.core.tenant_scope import asking
@@ -39,7 +40,7 @@ _LEASE = (
 )
 _THIS = (lease.c.id == bindparam("lease_id", type_=Id), asking(lease.c.tenant_id))
 
-LEASE = Query(
+LEASE = Compiled(
     select(
         func.now().label("now"),
         *(lease.c[name] for name in _LEASE),
@@ -51,7 +52,7 @@ LEASE = Query(
 """The lease with the database's `now` and the brakes of the installation. Parameter: lease_id."""
 
 
-ATTEMPTS = Query(
+ATTEMPTS = Compiled(
     select(
         *(attempt.c[name] for name in ("account", "region", "zone", "instance_type", "market", "reservation")),
         *(attempt.c[name] for name in ("n", "state", "error", "vm_state", "vm_state_at", "created_at", "known_at")),
@@ -65,7 +66,7 @@ ATTEMPTS = Query(
 )
 """The newest attempts of the lease, newest first. Parameters: lease_id, limit."""
 
-QUOTA = Query(
+QUOTA = Compiled(
     select(
         quota.c.resource,
         quota.c.limit,
@@ -100,7 +101,7 @@ def _unlisted() -> Select[str, str, bool]:
     ).where(not_(brakes.listed_since(place.c.account, place.c.region, since).exists()))
 
 
-UNLISTED = Query(_unlisted())
+UNLISTED = Compiled(_unlisted())
 """Accounts and regions (account, region, failed) where no live worker may launch yet.
 
 A worker launches in a region after the first complete listing since its start. The oldest live worker counts here.

@@ -1,7 +1,7 @@
 """How costs are read: sums of closed hours and days, and in the same statement what the open hours have used so far.
 
-Parameters: PERIOD_SINCE and PERIOD_UNTIL, the tenant (`tenant_scope.parameter`), `label_0`, `label_1`; for open hours
-those of `records.usage`; for a page `after_0` (a time), `after_1`, `after_2` and `limit`.
+Stored rows count only before STORED_UNTIL, the border to the open hours. Parameters: PERIOD_SINCE, STORED_UNTIL, the
+tenant (`tenant_scope.parameter`), `label_0`, `label_1`; for open hours those of `records.usage`; for a page `after_0` (a time), `after_1`, `after_2` and `limit`.
 """
 
 from dataclasses import dataclass
@@ -36,8 +36,8 @@ from app.domain.costs import CostBucket, CostDimension, CostGrouping, group_name
 
 PROGRESS = select(usage_progress.c.recorded_until, func.now().label("now"))
 
-PERIOD_SINCE, PERIOD_UNTIL = "period_since", "period_until"
-_SINCE, _UNTIL = (bindparam(name, type_=Time) for name in (PERIOD_SINCE, PERIOD_UNTIL))
+PERIOD_SINCE, STORED_UNTIL = "period_since", "stored_until"
+_SINCE, _UNTIL = (bindparam(name, type_=Time) for name in (PERIOD_SINCE, STORED_UNTIL))
 _COLUMNS = {CostDimension.TENANT: "tenant_id", CostDimension.LEASE: "lease_id"}
 _ONE: ColumnElement[int] = literal_column("1")
 _ZERO: ColumnElement[int] = literal_column("0")
