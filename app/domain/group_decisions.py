@@ -30,16 +30,11 @@ from app.domain.reasons import Reason, ReasonCode
 _LOOK_AGAIN = timedelta(seconds=30)
 """The longest rest. Members wake their group, so a rest ends by itself only after a bug."""
 
-_ENDS_GROUP = frozenset({ReasonCode.EXPIRED, ReasonCode.TENANT_SUSPENDED})
-"""Reasons of a member's end that concern every member."""
 _RELEASED = frozenset({ReasonCode.RELEASED_BY_USER, ReasonCode.RELEASED_BY_OPERATOR})
-_NOT_REPLACED = _ENDS_GROUP | {
-    ReasonCode.SPEND_CAP,
-    ReasonCode.BUDGET_EXCEEDED,
-    ReasonCode.IDLE,
-    ReasonCode.RESERVATION_ENDED,
-}
-"""Reasons of a member's end that its replacement would share."""
+_NOT_REPLACED = frozenset(
+    {ReasonCode.SPEND_CAP, ReasonCode.BUDGET_EXCEEDED, ReasonCode.IDLE, ReasonCode.RESERVATION_ENDED}
+)
+"""Reasons of a member's end that its replacement would share. See also `_View.ends_all`."""
 
 
 def decide_group(group: GroupFacts, members: Sequence[Member], now: datetime) -> GroupStep:
@@ -72,6 +67,23 @@ class _View:
             for one in self.missing
             if one.pool is None and not one.live and not one.retreats and one.state is LeaseState.QUEUED
         )
+
+    def ends_all(self, member: Member) -> bool:
+        """Whether the reason of a member's end concerns every member.
+
+        An expiry does so when no wanted member has a later end: each member keeps the end that was promised to it.
+        """
+        code = None if member.reason is None else member.reason.code
+        if code is not ReasonCode.EXPIRED:
+            return code is ReasonCode.TENANT_SUSPENDED
+        return not any(
+            other.wanted and (other.term_in_doubt or other.expires_at > member.expires_at) for other in self.members
+        )
+
+    def is_replaceable(self, member: Member) -> bool:
+        """Whether a replacement of an ended member would not share the reason of its end."""
+        code = None if member.reason is None else member.reason.code
+        return code not in _NOT_REPLACED and not self.ends_all(member)
 
     def free_ranks(self, ranks: Sequence[int]) -> tuple[int, ...]:
         """The ranks of which every lease has ended."""
@@ -146,7 +158,7 @@ def _cause_before_formed(view: _View) -> Reason | None:
     for member in ended:
         assert member.reason is not None
         by_wish = member.reason.code in _RELEASED and view.group.on_member_loss is OnMemberLoss.END
-        if member.reason.code in _NOT_REPLACED or by_wish:
+        if by_wish or not view.is_replaceable(member):
             return member.reason
     return None
 
@@ -157,7 +169,7 @@ def _formed(view: _View, now: datetime) -> GroupStep:
         return _after_loss(view, lost)
     if view.without_pool:
         return AssignPool(view.without_pool)
-    awaited = [member.rank for member in view.newest if _is_replaced(view.group, member)]
+    awaited = [member.rank for member in view.newest if _is_replaced(view, member)]
     if view.ready + len(view.missing) + len(awaited) < view.group.min_size:
         return ReleaseAll(too_few(view.group, view.ready))
     ranks = view.free_ranks(awaited)
@@ -191,37 +203,35 @@ def _is_lost(member: Member) -> bool:
     return returned and member.was_ready
 
 
-def _is_replaced(group: GroupFacts, member: Member) -> bool:
+def _is_replaced(view: _View, member: Member) -> bool:
     """Whether an ended member gets a successor. A member that was never ready was given up, not lost."""
-    if member.wanted or not member.was_ready or group.on_member_loss is not OnMemberLoss.REPLACE:
+    if member.wanted or not member.was_ready or view.group.on_member_loss is not OnMemberLoss.REPLACE:
         return False
     code = None if member.reason is None else member.reason.code
-    return code not in _NOT_REPLACED | {ReasonCode.GROUP_INCOMPLETE, ReasonCode.GROUP_SHRUNK}
+    return code not in {ReasonCode.GROUP_INCOMPLETE, ReasonCode.GROUP_SHRUNK} and view.is_replaceable(member)
 
 
 def _after_loss(view: _View, lost: Sequence[Member]) -> GroupStep:
     for member in lost:
-        if _ends_group(view.group, member):
+        if view.ends_all(member):
+            assert member.reason is not None
+            return ReleaseAll(member.reason, lost=member)
+        if _ends_group(view, member):
             return ReleaseAll(member_lost(member), lost=member)
     return Degrade(tuple(lost), view.ready, member_lost(lost[0]))
 
 
-def _ends_group(group: GroupFacts, member: Member) -> bool:
-    code = None if member.reason is None else member.reason.code
-    if code in _ENDS_GROUP:
-        return True
-    if not member.was_ready:
-        return False
-    replaced = group.on_member_loss is OnMemberLoss.REPLACE and (member.wanted or code not in _NOT_REPLACED)
-    return not replaced and group.on_member_loss is not OnMemberLoss.KEEP
+def _ends_group(view: _View, member: Member) -> bool:
+    """Whether the loss of a member ends the group by the group's policy."""
+    policy = view.group.on_member_loss
+    replaced = policy is OnMemberLoss.REPLACE and (member.wanted or view.is_replaceable(member))
+    return member.was_ready and not replaced and policy is not OnMemberLoss.KEEP
 
 
 def member_lost(member: Member) -> Reason:
     """The reason of a group that lost a member."""
     if member.reason is None:
         return Reason(ReasonCode.GROUP_MEMBER_LOST, f"member {member.rank} was lost")
-    if member.reason.code in _ENDS_GROUP:
-        return member.reason
     text = f"member {member.rank} was lost: {member.reason.message}"
     return Reason(ReasonCode.GROUP_MEMBER_LOST, text, member.reason.origin)
 

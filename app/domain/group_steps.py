@@ -15,7 +15,7 @@ class Member:
 
     `wanted`: nobody has requested its end. `pool` of an ended member: not None until the group has handled its end.
     `live`: it has an attempt that may have a VM. `was_ready`: it was active once. `stuck`: nothing in its pool could be
-    planned.
+    planned. `term_in_doubt`: a later `expires_at` may have been lost with a restored database.
     """
 
     lease_id: LeaseId
@@ -28,6 +28,8 @@ class Member:
     was_ready: bool
     stuck: bool
     reason: Reason | None
+    expires_at: datetime
+    term_in_doubt: bool = False
 
     @property
     def ended(self) -> bool:

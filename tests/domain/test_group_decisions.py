@@ -32,7 +32,9 @@ START = datetime(2026, 1, 1, tzinfo=UTC)
 POOLS = [
     Pool(account="a", region="r", zone=zone, instance_type="t", market=Market.ON_DEMAND) for zone in ("za", "zb", "zc")
 ]
+TERM = timedelta(seconds=200)
 LOST = Reason(ReasonCode.INSTANCE_LOST, "gone")
+EXPIRED = Reason(ReasonCode.EXPIRED, "over")
 FORMED = {GroupState.ACTIVE, GroupState.DEGRADED}
 
 
@@ -62,6 +64,7 @@ class World:
             wait_until=START,
             formed_at=None,
         )
+        self.members: list[Member] = []
         self.members = [self.new(rank) for rank in range(size)]
 
     def new(self, rank: int, pool: Pool | None = None) -> Member:
@@ -77,7 +80,12 @@ class World:
             was_ready=False,
             stuck=False,
             reason=None,
+            expires_at=self.last_end(),
         )
+
+    def last_end(self) -> datetime:
+        """The latest expiry of a member: that of a member that is added."""
+        return max((one.expires_at for one in self.members), default=START + TERM)
 
     def change(self, lease_id: LeaseId, **changes: Any) -> None:
         self.members = [replace(one, **changes) if one.lease_id == lease_id else one for one in self.members]
@@ -131,6 +139,10 @@ class World:
                 assert not held & set(ranks), "two leases at one rank"
                 self.members += [self.new(rank, self.group.pool) for rank in ranks]
             case ReleaseAll(reason):
+                later = [one for one in self.members if one.wanted and one.expires_at > self.now]
+                assert reason.code is not ReasonCode.EXPIRED or not later, "ended before its time"
+                if self.formed and reason.code is ReasonCode.GROUP_MEMBER_LOST and self.keeps:
+                    assert sum(one.wanted for one in self.members) < self.group.min_size, "enough are left"
                 self.group = replace(self.group, state=GroupState.RELEASING, ends=True, reason=reason)
                 self.end([one.lease_id for one in self.members if one.wanted], reason)
             case EndGroup():
@@ -195,6 +207,23 @@ class World:
         elif action == "requeue" and one.live and (not self.formed or self.replaces):
             self.change(one.lease_id, state=LeaseState.QUEUED, live=False, pool=None)
 
+    def expire(self) -> None:
+        """A worker ends the members whose time is over."""
+        self.end([one.lease_id for one in self.members if one.wanted and one.expires_at <= self.now], EXPIRED)
+
+    def lengthen(self, seconds: list[int]) -> None:
+        """The members get terms of their own."""
+        for one, more in zip(self.members, seconds, strict=False):
+            self.change(one.lease_id, expires_at=one.expires_at + timedelta(seconds=more))
+
+    def extend(self, which: int) -> None:
+        """One member is extended, or all of them."""
+        running = [one for one in self.members if one.wanted and one.expires_at > self.now]
+        chosen = running if which % 4 == 0 else running[which % len(running) :][:1] if running else []
+        until = max((one.expires_at for one in chosen), default=START) + timedelta(seconds=10 * which)
+        for one in chosen:
+            self.change(one.lease_id, expires_at=until)
+
     def vm_ends(self, one: Member) -> None:
         if one.live:
             self.change(one.lease_id, live=False)
@@ -221,6 +250,10 @@ class World:
         return self.group.state in FORMED
 
     @property
+    def keeps(self) -> bool:
+        return self.group.on_member_loss is OnMemberLoss.KEEP
+
+    @property
     def replaces(self) -> bool:
         return self.group.on_member_loss is OnMemberLoss.REPLACE
 
@@ -236,7 +269,9 @@ class World:
 
 
 ACTIONS = st.tuples(
-    st.sampled_from(["launch", "ready", "refuse", "fail", "fail", "requeue", "wait", "resize", "delete"]),
+    st.sampled_from(
+        ["launch", "ready", "refuse", "fail", "fail", "requeue", "wait", "wait", "extend", "resize", "delete"]
+    ),
     st.integers(0, 40),
 )
 
@@ -247,14 +282,22 @@ ACTIONS = st.tuples(
     st.sampled_from(list(OnMemberLoss)),
     st.integers(0, 3),
     st.integers(0, 5),
+    st.lists(st.sampled_from([0, 0, 150, 400]), min_size=5, max_size=5),
     st.lists(ACTIONS, max_size=40),
 )
 @settings(max_examples=300)
 def test_no_part_is_held_and_every_group_comes_to_rest(
-    size: int, least: int, loss: OnMemberLoss, pools: int, soon: int, actions: list[tuple[str, int]]
+    size: int,
+    least: int,
+    loss: OnMemberLoss,
+    pools: int,
+    soon: int,
+    longer: list[int],
+    actions: list[tuple[str, int]],
 ) -> None:
-    """`soon`: members that are ready before anything else happens."""
+    """`soon`: members that are ready before anything else happens. `longer`: seconds by which each was extended."""
     world = World(size, min(size, least), loss, pools)
+    world.lengthen(longer)
     world.coordinate()
     for which in range(min(soon, size)):
         for action in ("launch", "ready"):
@@ -264,6 +307,9 @@ def test_no_part_is_held_and_every_group_comes_to_rest(
         match action:
             case "wait":
                 world.now += timedelta(seconds=10 * which)
+                world.expire()
+            case "extend":
+                world.extend(which)
             case "resize":
                 world.resize(1 + which % 6)
             case "delete" if which == 0:
@@ -292,3 +338,56 @@ def come_to_rest(world: World) -> None:
     else:
         assert group.state is GroupState.ENDED
         assert not live
+
+
+def formed(loss: OnMemberLoss, *, least: int = 1) -> World:
+    """An active group of three, of which the first two members were extended, at the third one's expiry."""
+    world = World(3, least, loss, 1)
+    world.coordinate()
+    for which in range(3):
+        for action in ("launch", "ready"):
+            world.act(action, which)
+    world.coordinate()
+    assert world.group.state is GroupState.ACTIVE
+    for one in world.members[:2]:
+        world.change(one.lease_id, expires_at=one.expires_at + timedelta(hours=6))
+    world.now += TERM
+    world.expire()
+    world.coordinate()
+    return world
+
+
+def test_keep_extended_members_go_on_without_one_that_expired() -> None:
+    world = formed(OnMemberLoss.KEEP)
+    assert world.group.state is GroupState.DEGRADED
+    assert [one.wanted for one in world.members] == [True, True, False]
+    world.now += timedelta(hours=6)
+    world.expire()
+    world.coordinate()
+    assert (world.group.ends, world.group.reason) == (True, EXPIRED)
+
+
+def test_replace_an_expired_member_gets_a_successor_with_the_latest_expiry() -> None:
+    world = formed(OnMemberLoss.REPLACE)
+    for _ in range(2):
+        world.act("ready", 2)
+        world.coordinate()
+    assert [(one.rank, one.wanted) for one in world.members] == [(0, True), (1, True), (2, False), (2, True)]
+    assert world.members[3].expires_at == world.members[0].expires_at
+
+
+def test_end_one_members_expiry_ends_the_group_as_a_loss_and_not_as_the_others_expiry() -> None:
+    world = formed(OnMemberLoss.END)
+    assert world.group.ends
+    assert [one.reason and one.reason.code for one in world.members] == [
+        ReasonCode.GROUP_MEMBER_LOST,
+        ReasonCode.GROUP_MEMBER_LOST,
+        ReasonCode.EXPIRED,
+    ]
+
+
+def test_too_few_members_that_were_extended_end_as_a_loss() -> None:
+    world = formed(OnMemberLoss.KEEP, least=3)
+    assert world.group.ends
+    assert world.group.reason is not None
+    assert world.group.reason.code is ReasonCode.GROUP_MEMBER_LOST

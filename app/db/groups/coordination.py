@@ -93,6 +93,8 @@ _IS_LIVE = exists().where(attempt.c.lease_id == lease.c.id, attempt.c.ended_at.i
 _MEMBERS = (
     select(
         *(lease.c[name] for name in ("id", "rank", "state", "desired", "reason", "group_pool", "group_retreat")),
+        lease.c.expires_at,
+        lease.c.term_in_doubt,
         lease.c.ready_at.is_not(None).label("was_ready"),
         _IS_LIVE.label("live"),
     )
@@ -152,6 +154,8 @@ def member_from_row(row: Any) -> Member:
         was_ready=row.was_ready,
         stuck=waits and reason is not None and reason.code is not ReasonCode.REGION_NOT_LISTED,
         reason=reason,
+        expires_at=row.expires_at,
+        term_in_doubt=row.term_in_doubt,
     )
 
 

@@ -98,6 +98,15 @@ CHECKS = (
         .having(func.abs(lease.c.cost_closed - func.coalesce(func.sum(_BILLED), _NOTHING)) > _ROUNDING),
     ),
     Check(
+        "a lease expires at its expiry and not before",
+        text(
+            """
+            SELECT id, expires_at, release_requested_at FROM lease
+            WHERE reason ->> 'code' = 'expired' AND release_requested_at < expires_at
+            """
+        ),
+    ),
+    Check(
         "an ended group has no live member",
         text(
             """

@@ -131,7 +131,7 @@ BATCH: dict[str, Any] = {
 }
 GPUS: dict[str, Any] = {"uuids": ["GPU-x"], "gpu_values": []}
 
-ENDED = Reason(ReasonCode.EXPIRED, "The term has ended.")
+ENDED = Reason(ReasonCode.RELEASED_BY_USER, "A user asked for it.")
 
 
 def fill(store: Store, tenant: TenantId) -> None:

@@ -16,7 +16,7 @@ from app.domain.leases import TERMINAL, TRANSITIONS, LeaseState
 from app.domain.reasons import Origin, Reason, ReasonCode
 from tests.db.store import ENDED, Store, together
 
-EXPIRED = Reason(ReasonCode.EXPIRED, "The term has ended.")
+RELEASED = Reason(ReasonCode.RELEASED_BY_USER, "A user asked for it.")
 TOLD = NewEvent(LeaseReleaseBlocked(obstacle="a test"), "req-1")
 S = LeaseState
 
@@ -106,13 +106,13 @@ def test_an_end_asked_for_by_many_begins_once(store: Store) -> None:
 @pytest.mark.parametrize("state", sorted(TERMINAL | {S.RELEASING}))
 def test_what_ends_or_has_ended_cannot_be_ended_again(store: Store, state: LeaseState) -> None:
     lease_id = in_state(store, state)
-    assert store.first(transitions.request_end(lease_id, EXPIRED, None)) is None
+    assert store.first(transitions.request_end(lease_id, RELEASED, None)) is None
 
 
 def test_asking_for_the_end_takes_no_claim_away(store: Store) -> None:
     lease_id = store.lease()
     claim_id = store.claimed(lease_id)
-    store.run(transitions.request_end(lease_id, EXPIRED, None))
+    store.run(transitions.request_end(lease_id, RELEASED, None))
     assert store.row(lease, lease_id).claim_id == claim_id
 
 

@@ -45,6 +45,9 @@ BREAKS: dict[str, LiteralString] = {
         "UPDATE lease SET events_count = 3"
     ),
     "an ended lease cost what its attempts cost": "UPDATE lease SET cost_closed = 5",
+    "a lease expires at its expiry and not before": (
+        "UPDATE lease SET reason = '{\"code\": \"expired\"}', release_requested_at = expires_at - interval '1 second'"
+    ),
     "an ended group has no live member": (
         f"{GROUP} UPDATE lease_group SET state = 'ended', ended_at = now(), next_due = NULL;"
         "UPDATE lease SET state = 'queued', desired = 'run', ended_at = NULL"

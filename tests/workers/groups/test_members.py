@@ -73,6 +73,39 @@ def test_the_expiry_of_the_members_ends_the_group(groups: GroupFleet) -> None:
     assert (groups.vms(), groups.fleet.used()) == (0, {})
 
 
+def expire(groups: GroupFleet, lease_id: LeaseId) -> None:
+    """The term of one member is over. Those of the others go on."""
+    past = {"expires_at": text("now() - interval '1 second'"), "next_due": func.now()}
+    groups.database.run(update(lease).where(lease.c.id == lease_id).values(**past))
+
+
+def test_keep_the_expiry_of_one_member_leaves_those_that_were_extended(groups: GroupFleet) -> None:
+    group_id, leases = active(groups, 3, min_size=1, on_member_loss="keep")
+    expire(groups, leases[2])
+    groups.drive_to(group_id, "degraded")
+    groups.drive(lambda: groups.vms() == 2 and groups.counted() == {"gpus": 2, "leases": 2})
+    ends = [(one.state, one.reason and one.reason["code"]) for one in groups.members(group_id)]
+    assert ends == [("active", None), ("active", None), ("released", "expired")]
+    assert groups.events(group_id) == ["forming", "active", "member_lost", "degraded"]
+
+
+def test_replace_an_expired_member_gets_a_successor_while_others_have_a_later_end(groups: GroupFleet) -> None:
+    group_id, leases = active(groups, 2, on_member_loss="replace")
+    expire(groups, leases[1])
+    groups.drive_to(group_id, "degraded")
+    groups.drive_to(group_id, "active")
+    first, old, new = groups.members(group_id)
+    assert (old.reason["code"], new.rank, new.expires_at) == ("expired", 1, first.expires_at)
+
+
+def test_end_the_expiry_of_one_member_ends_the_others_as_a_loss(groups: GroupFleet) -> None:
+    group_id, leases = active(groups, 2)
+    expire(groups, leases[1])
+    group = groups.drive_to(group_id, "ended")
+    assert group.reason["code"] == "group_member_lost"
+    assert [one.reason["code"] for one in groups.members(group_id)] == ["group_member_lost", "expired"]
+
+
 def test_ranks_stay_when_a_group_grows_and_shrinks(groups: GroupFleet) -> None:
     group_id, leases = active(groups, 4)
     pool = groups.group(group_id).pool
