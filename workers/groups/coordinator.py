@@ -27,7 +27,8 @@ from workers.runtime import Runtime
 
 log = structlog.get_logger(__name__)
 
-_MOST_AT_ONCE = 20
+_MOST_AT_ONCE = 4
+"""Few: a group of another tenant that becomes due meanwhile waits until these are moved."""
 _MOST_STEPS = 16
 """A bound against a step that makes no progress. What is left follows in the next pass."""
 _TAKEN = timedelta(seconds=10)

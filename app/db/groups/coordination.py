@@ -7,6 +7,7 @@ from typing import Any
 from sqlalchemy import (
     ARRAY,
     Executable,
+    Integer,
     Interval,
     Text,
     Update,
@@ -41,24 +42,32 @@ from app.domain.ids import GroupId, LeaseId, TenantId
 from app.domain.leases import TERMINAL, Desired, LeaseState
 from app.domain.reasons import Reason, ReasonCode
 
+_IS_DUE = lease_group.c.next_due <= func.now()
+_TURN = func.row_number().over(partition_by=lease_group.c.tenant_id, order_by=lease_group.c.next_due)
+_LINED_UP = select(lease_group.c.id, _TURN.label("turn")).where(_IS_DUE).subquery("lined_up")
 _DUE = (
-    select(lease_group.c.id)
-    .where(lease_group.c.next_due <= func.now())
-    .order_by(lease_group.c.next_due)
-    .limit(bindparam("most"))
-    .with_for_update(skip_locked=True)
+    select(lease_group.c.id, _LINED_UP.c.turn, lease_group.c.next_due)
+    .join(_LINED_UP, _LINED_UP.c.id == lease_group.c.id)
+    .where(_IS_DUE)
+    .order_by(_LINED_UP.c.turn, lease_group.c.next_due)
+    .limit(bindparam("most", type_=Integer))
+    .with_for_update(of=lease_group, skip_locked=True)
+    .cte("due")
 )
-_TAKE_DUE = (
+_TAKEN = (
     update(lease_group)
-    .where(lease_group.c.id.in_(_DUE.scalar_subquery()))
+    .where(lease_group.c.id == _DUE.c.id)
     .values(next_due=func.now() + bindparam("hold", type_=Interval))
-    .returning(lease_group.c.id, lease_group.c.next_due)
+    .returning(lease_group.c.id, lease_group.c.next_due, _DUE.c.turn, _DUE.c.next_due.label("was_due"))
+    .cte("taken")
 )
+_TAKE_DUE = select(_TAKEN.c.id, _TAKEN.c.next_due).order_by(_TAKEN.c.turn, _TAKEN.c.was_due)
 
 
 def take_due(most: int, hold: timedelta) -> Bound[Executable]:
     """Up to `most` due groups as (id, next_due), which are due again after `hold` unless somebody wakes them before.
 
+    Tenants take turns, each with its longest-due group, as in `app.db.leases.claims.claim_due`. The rows are in that order.
     A worker that dies meanwhile delays its groups by `hold`. Two workers at the same group do no harm: see `locked`.
     """
     return Bound(_TAKE_DUE, {"most": most, "hold": hold})
