@@ -14,8 +14,12 @@ from app.domain.billing import cost
 
 PREFIX = "budget:"
 """The resource of a budget's row of quota is this and the budget's id."""
-MOST = 100
-"""Budgets of a tenant, those of API keys left out."""
+MOST = 1000
+"""Budgets of a tenant, of every kind."""
+MOST_SHARED = 100
+"""Budgets of a tenant that several keys share: those of the kinds tenant and label."""
+MOST_OF_KEY = 5
+"""Budgets of an API key. No more than these and MOST_SHARED count a lease."""
 MOST_THRESHOLDS = 10
 HIGHEST_THRESHOLD = 1000
 DEFAULT_THRESHOLDS = (50, 80, 100)

@@ -17,6 +17,8 @@ from app.db.tenancy import budgets as statements
 from app.db.tenancy import commitments
 from app.domain.budgets import (
     MOST,
+    MOST_OF_KEY,
+    MOST_SHARED,
     BudgetKind,
     Period,
     Scope,
@@ -141,6 +143,7 @@ async def add_budget(
     if not await connection.run_sync(commitments.lock_tenant, tenant_id):
         raise ResourceNotFound
     await _check_scope(connection, tenant_id, new.scope)
+    await _check_count(connection, tenant_id, new.scope)
     await _check_ceiling(connection, principal, tenant_id, new.amount, f"#/body/{field}")
     budget_id = new_id("budget")
     span = span_at(new.period, (await connection.execute(select(func.now()))).scalar_one())
@@ -229,8 +232,17 @@ async def _check_scope(connection: AsyncConnection, tenant_id: str, scope: Scope
         )
         if not known:
             raise InvalidRequest(errors=[FieldError("#/body/scope/key_id", "is not the id of a key of the tenant")])
-    elif (await connection.execute(statements.count(tenant_id))).scalar_one() >= MOST:
-        raise Conflict(f"A tenant has at most {MOST} budgets, those of keys left out: delete one.")
+
+
+async def _check_count(connection: AsyncConnection, tenant_id: str, scope: Scope) -> None:
+    """The caller has locked the tenant. Raises Conflict."""
+    present = (await connection.execute(statements.count(tenant_id, scope.key_id))).one()
+    if present.budgets >= MOST:
+        raise Conflict(f"A tenant has at most {MOST} budgets: delete one.")
+    if scope.kind is BudgetKind.KEY and present.of_key >= MOST_OF_KEY:
+        raise Conflict(f"An API key has at most {MOST_OF_KEY} budgets: delete one.")
+    if scope.kind is not BudgetKind.KEY and present.shared >= MOST_SHARED:
+        raise Conflict(f"A tenant has at most {MOST_SHARED} budgets of the kinds tenant and label: delete one.")
 
 
 async def _check_ceiling(

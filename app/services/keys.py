@@ -24,6 +24,8 @@ from app.services.idempotency import Created, IdempotencyKey, Stored, replay, st
 from app.services.principal import Principal, Role
 from app.services.totals import total_count
 
+MOST = 1000
+"""API keys of a tenant that are neither revoked nor expired."""
 _KIND = "keys"
 
 
@@ -44,7 +46,10 @@ class KeyService:
         self._database = context.database
 
     async def create(self, principal: Principal, tenant_id: str, new: NewKey, key: IdempotencyKey | None) -> Created:
-        """The row and its `secret`, which is None in a repeated answer. Raises ResourceNotFound, InvalidRequest."""
+        """The row and its `secret`, which is None in a repeated answer.
+
+        Raises ResourceNotFound, InvalidRequest, Conflict.
+        """
         _check_id("tenant", tenant_id)
         text = key_format.generate(KeyId(new_id("key")))
         values = {
@@ -60,6 +65,7 @@ class KeyService:
             stored = await replay(connection, key)
             if stored is not None:
                 return Created(stored.response, replayed=True)
+            await _check_room(connection, principal, tenant_id)
             await _check_expiry(connection, new.expires_at)
             row: Any = (await connection.execute(statements.add(values))).mappings().one()
             if new.budget is not None:
@@ -123,6 +129,13 @@ async def _check_tenant(connection: AsyncConnection, principal: Principal, tenan
     found = await connection.execute(tenant_statements.get(tenant_id, within=principal.tenant_id))
     if found.first() is None:
         raise ResourceNotFound
+
+
+async def _check_room(connection: AsyncConnection, principal: Principal, tenant_id: str) -> None:
+    """The tenant's row is locked, so that two who ask at once do not both get the last place. Raises Conflict."""
+    await connection.execute(tenant_statements.get(tenant_id, within=principal.tenant_id, lock=True))
+    if (await connection.execute(statements.count(tenant_id))).scalar_one() >= MOST:
+        raise Conflict(f"A tenant has at most {MOST} API keys that are neither revoked nor expired: revoke one.")
 
 
 async def _check_expiry(connection: AsyncConnection, expires_at: datetime | None) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from app.domain.budgets import MOST, MOST_OF_KEY, MOST_SHARED
 from tests.api.conftest import Caller
 from tests.api.fleet import Fleet
 
@@ -215,6 +216,43 @@ async def test_a_key_with_a_budget_creates_no_lease_beyond_it(alice: Caller) -> 
     assert (await lease(agent)).status_code == 201
     assert (await lease(agent)).json()["code"] == "budget_exceeded"
     assert (await lease(alice)).status_code == 201
+
+
+MANY_BUDGETS = """
+    INSERT INTO budget (id, tenant_id, kind, key_id, period, period_started_at, amount, thresholds, when_exceeded, set_by)
+    SELECT %s || '_' || n, %s, %s, %s, 'lifetime', now(), 1, '[]', 'notify', 'admin' FROM generate_series(1, %s) n
+"""
+
+
+def fill(fleet: Fleet, tenant_id: str, kind: str, key_id: str | None, count: int) -> None:
+    fleet.run(MANY_BUDGETS, f"budget_{kind}", tenant_id, kind, key_id, count)
+
+
+async def test_a_tenant_has_a_limited_number_of_shared_budgets(alice: Caller, fleet: Fleet) -> None:
+    fill(fleet, alice.tenant_id, "tenant", None, MOST_SHARED)
+    refused = await alice.post("/v1/budgets", json=budget("1"))
+    assert (refused.status_code, refused.json()["code"]) == (409, "conflict")
+    assert str(MOST_SHARED) in refused.json()["detail"]
+
+
+async def test_a_key_has_few_budgets_and_those_of_keys_count_against_the_limit_of_the_tenant(
+    alice: Caller, operator: Caller, fleet: Fleet
+) -> None:
+    keys = f"/v1/tenants/{alice.tenant_id}/keys"
+    first, second = [(await alice.post(keys, json={"name": "agent", "role": "member"})).json()["id"] for _ in "ab"]
+    fill(fleet, alice.tenant_id, "key", first, MOST_OF_KEY)
+    refused = await operator.post("/v1/budgets", json=budget("1", "key", key_id=first, tenant_id=alice.tenant_id))
+    assert (refused.status_code, refused.json()["code"]) == (409, "conflict")
+    assert str(MOST_OF_KEY) in refused.json()["detail"]
+    await made(alice, "1", "key", key_id=second)
+    fleet.run("DELETE FROM budget WHERE id LIKE 'budget_key_%%'")
+    fill(fleet, alice.tenant_id, "key", first, MOST - 1)
+    for refused in (
+        await alice.post("/v1/budgets", json=budget("1", "key", key_id=second)),
+        await alice.post(keys, json={"name": "agent", "role": "member", "budget": "1"}),
+    ):
+        assert (refused.status_code, refused.json()["code"]) == (409, "conflict")
+        assert str(MOST) in refused.json()["detail"]
 
 
 async def test_the_period_of_now_counts_although_nobody_rolled_the_budget(alice: Caller, fleet: Fleet) -> None:

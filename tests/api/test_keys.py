@@ -3,7 +3,9 @@
 import pytest
 from fastapi import FastAPI
 
+from app.services.keys import MOST
 from tests.api.conftest import Caller
+from tests.api.fleet import Fleet
 
 UNKNOWN = "key_01jz0000000000000000000000"
 
@@ -93,3 +95,21 @@ async def test_an_operator_manages_the_keys_of_any_tenant(operator: Caller, alic
     made = await operator.post(f"/v1/tenants/{alice.tenant_id}/keys", json={"name": "ops", "role": "viewer"})
     assert made.status_code == 201
     assert (await operator.delete(f"/v1/keys/{made.json()['id']}")).status_code == 200
+
+
+MANY = """
+    INSERT INTO api_key (id, tenant_id, role, name, secret_hash, revoked_at, expires_at)
+    SELECT 'key_' || n, %s, 'viewer', 'k', 'x', %s, %s FROM generate_series(1, %s) n
+"""
+
+
+@pytest.mark.parametrize(
+    ("revoked_at", "expires_at", "status"), [(None, None, 409), ("2026-01-01", None, 201), (None, "2026-01-01", 201)]
+)
+async def test_a_tenant_has_a_limited_number_of_live_keys(
+    alice: Caller, database_url: str, revoked_at: str | None, expires_at: str | None, status: int
+) -> None:
+    Fleet(database_url).run(MANY, alice.tenant_id, revoked_at, expires_at, MOST)
+    answer = await alice.post(f"/v1/tenants/{alice.tenant_id}/keys", json={"name": "one-more", "role": "viewer"})
+    assert answer.status_code == status
+    assert (str(MOST) in answer.text) == (status == 409)

@@ -81,9 +81,11 @@ def lock(budget_id: str, *, within: str | None) -> AnySelect:
     return select(budget).where(budget.c.id == budget_id, owned(budget.c.tenant_id, within)).with_for_update()
 
 
-def count(tenant_id: str) -> AnySelect:
-    """The number of budgets of a tenant, those of API keys left out. Lock the tenant first."""
-    return select(func.count()).select_from(budget).where(budget.c.tenant_id == tenant_id, budget.c.key_id.is_(None))
+def count(tenant_id: str, key_id: str | None) -> AnySelect:
+    """(budgets, shared, of_key): how many a tenant has, without those of keys, and for this key. Lock the tenant first."""
+    shared, of_key = (func.count().filter(which) for which in (budget.c.key_id.is_(None), budget.c.key_id == key_id))
+    numbers = (func.count().label("budgets"), shared.label("shared"), of_key.label("of_key"))
+    return select(*numbers).where(budget.c.tenant_id == tenant_id)
 
 
 def key_exists(tenant_id: str, key_id: str) -> AnySelect:

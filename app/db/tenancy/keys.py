@@ -57,6 +57,11 @@ def touch(key_ids: Iterable[str]) -> Update:
     return update(api_key).where(api_key.c.id.in_(sorted(key_ids)), stale).values(last_used_at=func.now())
 
 
+def count(tenant_id: str) -> AnySelect:
+    """The number of live keys of a tenant. Lock the tenant first."""
+    return select(func.count()).select_from(api_key).where(api_key.c.tenant_id == tenant_id, _LIVE)
+
+
 def add(values: dict[str, Any]) -> AnyInsert:
     """A new key; answers its public columns."""
     return insert(api_key).values(values).returning(*_PUBLIC)
