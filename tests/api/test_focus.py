@@ -89,7 +89,7 @@ async def test_every_row_keeps_the_rules_and_the_rows_are_the_costs(alice: Calle
     assert abs(billed - Decimal(total["cost"])) < Decimal("0.000001")
     assert abs(listed - Decimal(total["list_cost"])) < Decimal("0.000001")
     assert sum(Decimal(row["x_GpuHours"] or 0) for row in rows) == pytest.approx(Decimal(total["gpu_hours"]))
-    labels = {row["Tags"] for row in rows if row["ResourceName"] == '="1+1"'}
+    labels = {row["Tags"] for row in rows if row["ResourceName"] == '\'="1+1"'}
     assert [json.loads(found) for found in labels] == [{"team": 'a,"b"', "x": ""}]
     assert {row["SubAccountName"] for row in rows} == {"alice"}
 

@@ -12,6 +12,7 @@ from fastapi.responses import StreamingResponse
 from pydantic import Field
 
 from app.api.http.etags import tagged
+from app.api.http.negotiation import CSV, accepts_gzip, prefers_csv
 from app.api.http.responses import to_bytes
 from app.api.http.routing import Admin, UseServices, Viewer
 from app.api.http.routing import router as make_router
@@ -19,6 +20,7 @@ from app.api.schemas.base import Moment, Money, Timestamp, View
 from app.api.schemas.lease_filters import QueryText
 from app.domain.costs import CostBucket, CostGrouping, group_name, parse_groupings
 from app.domain.money import format_money
+from app.domain.spreadsheets import inert_text
 from app.services.costs import Amounts, CostQuery, CostReport, cost_of
 from app.services.cursors import LARGEST_LIMIT, PageRequest
 from app.services.errors import FieldError, InvalidRequest
@@ -26,7 +28,6 @@ from app.services.preconditions import list_tag
 
 router = make_router("costs")
 
-CSV = "text/csv"
 _AMOUNTS = (
     *("cost", "compute", "disk", "address", "list_cost", "savings"),
     *("gpu_hours", "idle_gpu_hours", "idle_cost", "leases"),
@@ -126,7 +127,7 @@ async def get_costs(  # noqa: PLR0913, PLR0917 - one argument for each query par
     Operators see all tenants; a tenant sees itself.
     """
     query = CostQuery(since=from_, until=to, bucket=bucket, groupings=_groupings(group_by), tenant_id=tenant_id)
-    if wants_csv(request):
+    if prefers_csv(request):
         report = await services.costs.all_rows(principal, query)
         text = _csv(report, query.groupings)
         return Response(text, media_type=CSV, headers={"ETag": list_tag((), also=text), "Vary": "Accept"})
@@ -149,19 +150,12 @@ async def export_focus(
 
     A row is the use of a machine, its network disks or its public address in one clock hour that is over.
     """
-    compressed = "gzip" in request.headers.get("accept-encoding", "")
+    compressed = accepts_gzip(request)
     export = await services.focus.export(principal, month, tenant_id, compressed=compressed)
     headers = {"Content-Disposition": f'attachment; filename="focus-{export.month}.csv"', "Vary": "Accept-Encoding"}
     if compressed:
         headers["Content-Encoding"] = "gzip"
     return StreamingResponse(export.content, media_type=CSV, headers=headers)
-
-
-def wants_csv(request: Request) -> bool:
-    """Whether the client names CSV before JSON and before `*/*`."""
-    accepted = [part.partition(";")[0].strip() for part in request.headers.get("accept", "").split(",")]
-    known = [one for one in accepted if one in {CSV, "application/json", "*/*"}]
-    return known[:1] == [CSV]
 
 
 def _groupings(text: str) -> tuple[CostGrouping, ...]:
@@ -205,13 +199,14 @@ def _amounts(row: Amounts) -> dict[str, Any]:
 
 
 def _csv(report: CostReport, groupings: Sequence[CostGrouping]) -> str:
-    """Amounts as in JSON; a value that is null there is empty."""
+    """Amounts as in JSON; a value that is null there is empty. A formula in a label is text."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\r\n")
     writer.writerow(["start", *(grouping.name for grouping in groupings), *_AMOUNTS])
     for row in report.rows:
         item = _item(row, groupings)
-        writer.writerow([_time(item["start"]), *item["group"].values(), *(item[name] for name in _AMOUNTS)])
+        groups = (inert_text(value or "") for value in item["group"].values())
+        writer.writerow([_time(item["start"]), *groups, *(item[name] for name in _AMOUNTS)])
     return text.getvalue()
 
 

@@ -9,16 +9,19 @@ from datetime import datetime
 from app.db.core.tenant_scope import EVERY_TENANT
 from app.domain.focus import COLUMNS
 from app.domain.offerings import Market
+from app.domain.spreadsheets import FORMULA
 
 _TIME = """to_char({} AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')"""
 _AMOUNT = "trim_scale(round({}, 12))"
 _SERVICE = "'gpulease'"
+_INERT = f"CASE WHEN {{0}} ~ '{FORMULA}' THEN chr(39) || {{0}} ELSE {{0}} END"
+"""Names that people choose, as `inert_text` writes them."""
 
 _VALUES = {
     "AvailabilityZone": "r.zone",
     "BilledCost": "a.cost",
     "BillingAccountId": "r.provider || ':' || r.account",
-    "BillingAccountName": "r.account",
+    "BillingAccountName": _INERT.format("r.account"),
     "BillingAccountType": "'Cloud Account'",
     "BillingCurrency": "'USD'",
     "BillingPeriodEnd": "$9::text",
@@ -52,7 +55,7 @@ _VALUES = {
     "RegionId": "r.region",
     "RegionName": "r.region",
     "ResourceId": "coalesce(r.instance_id, r.attempt_id)",
-    "ResourceName": "r.lease_name",
+    "ResourceName": _INERT.format("r.lease_name"),
     "ResourceType": "c.kind",
     "ServiceCategory": "c.category",
     "ServiceName": "c.service",
@@ -67,7 +70,7 @@ _VALUES = {
     """,
     "SkuPriceId": "r.provider || '/' || r.region || '/' || c.sku || '/' || r.market",
     "SubAccountId": "r.tenant_id",
-    "SubAccountName": "t.name",
+    "SubAccountName": _INERT.format("t.name"),
     "SubAccountType": "'Tenant'",
     "Tags": "r.labels",
     "x_AttemptId": "r.attempt_id",
