@@ -106,12 +106,15 @@ def _cloudevent(told: WebhookMessage, secrets: Sequence[str]) -> WebhookRequest:
 def _slack(told: WebhookMessage, _secrets: Sequence[str]) -> WebhookRequest:
     """`text` is what notifications show; the block shows the same, with a link where there is one.
 
+    `verbatim`: Slack makes no links and no mentions of plain text, for people choose the names in it.
+
     Source: https://api.slack.com/messaging/webhooks and https://api.slack.com/reference/surfaces/formatting
     """
     text = _escaped(sentence(told.type, told.about, lease_name=told.lease_name))
     link = _link(told)
     shown = text if link is None else f"{text} {link}"
-    content = {"text": text, "blocks": [{"type": "section", "text": {"type": "mrkdwn", "text": shown}}]}
+    section = {"type": "mrkdwn", "text": shown, "verbatim": True}
+    content = {"text": text, "blocks": [{"type": "section", "text": section}]}
     return WebhookRequest({}, json.dumps(content, separators=(",", ":"), ensure_ascii=False).encode())
 
 

@@ -14,6 +14,16 @@ MADE_AT_IMPORT = {
 }
 
 
+WRITING_CSV = ("csv.writer(", "csv.DictWriter(", "copy_csv(", "copy_from_query(")
+GUARDS = ("app.domain.spreadsheets", "inert_text")
+WITHOUT_FOREIGN_TEXT = {
+    "app/cli/sheet.py": "imports nothing of the program; tests/security/test_hostile_text.py compares the two",
+    "app/db/core/engine.py": "passes on what a statement makes",
+    "app/services/focus.py": "the statement in app/db/usage/focus.py makes the cells",
+    "workers/providers/price_list.py": "writes what the adapters' own catalogues name",
+}
+
+
 def changing_statements(path: Path) -> Iterator[str]:
     """Where a function gives `Bound` neither a constant of its module nor the result of a function that remembers it."""
     text = path.read_text(encoding="utf-8")
@@ -39,3 +49,13 @@ def test_statements_with_parameters_are_put_together_once() -> None:
     modules = [path for folder in ("app", "workers") for path in sorted((ROOT / folder).rglob("*.py"))]
     others = [path for path in modules if str(path.relative_to(ROOT)) not in MADE_AT_IMPORT]
     assert [found for path in others for found in changing_statements(path)] == []
+
+
+def test_what_writes_csv_makes_formulas_text() -> None:
+    """A new module that writes CSV takes its cells from `app.domain.spreadsheets`, or says above why it need not."""
+    modules = [path for folder in ("app", "workers", "clients") for path in sorted((ROOT / folder).rglob("*.py"))]
+    texts = {str(path.relative_to(ROOT)): path.read_text(encoding="utf-8") for path in modules}
+    writing = {path for path, text in texts.items() if any(call in text for call in WRITING_CSV)}
+    assert {
+        path for path in writing if not any(guard in texts[path] for guard in GUARDS)
+    } == WITHOUT_FOREIGN_TEXT.keys()
