@@ -34,8 +34,8 @@ ALIASES: Mapping[str, tuple[Alias, ...]] = MappingProxyType(
             Alias("A100 Ultra", 80),
         ),
         "A10G": (Alias("A10G-24GB", 24),),
-        "B200": (Alias("B200-180GB", 179), Alias("B200-192GB", 179), Alias("B200 SXM")),
-        "B300": (Alias("B300-288GB", 268), Alias("B300 SXM"), Alias("B300 Ultra")),
+        "B200": (Alias("B200-180GB", 180), Alias("B200-192GB", 180), Alias("B200 SXM")),
+        "B300": (Alias("B300-288GB", 288), Alias("B300 SXM"), Alias("B300 Ultra")),
         "H100": (
             Alias("H100-80GB", 80),
             Alias("H100 80GB HBM3", 80),
@@ -69,6 +69,9 @@ ALIASES: Mapping[str, tuple[Alias, ...]] = MappingProxyType(
 )
 """Spellings by the catalogue's name. Case, separators, and a leading vendor or product line do not matter."""
 
+_ARM64_SYSTEMS = re.compile(r"(^|[^a-z0-9])(a4x|p6e|gb[23]00|gh200)(?![a-z0-9])")
+"""Names of systems with Arm CPUs, of their GPUs and of the instance types of EC2, Compute Engine and Azure that have them."""
+
 _PREFIXES = ("nvidia", "tesla", "amd", "instinct")
 _SEPARATORS = re.compile(r"[^a-z0-9]+")
 _BRIEF_SIZE = re.compile(r"(?<=[0-9])g(ib)?$")
@@ -86,6 +89,11 @@ def resolve(text: str, catalogue: Iterable[str]) -> GpuModel | None:
     """The model of the catalogue that `text` stands for. None: the catalogue has no such model."""
     spellings = _spellings(catalogue)
     return next((spellings[form] for form in _forms(text) if form in spellings), None)
+
+
+def is_arm64_system(text: str) -> bool:
+    """Whether `text` names a GPU or an instance type of a system with Arm CPUs. Such a system needs an arm64 image."""
+    return _ARM64_SYSTEMS.search(text.lower().replace("_", "-")) is not None
 
 
 def nearest(text: str, catalogue: Iterable[str]) -> str | None:

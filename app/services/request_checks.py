@@ -99,7 +99,7 @@ def _unknown_names(new: CreateLease, names: CatalogueNames, *, is_complete: bool
 
 def _unknown_model(model: str, names: CatalogueNames) -> ServiceError:
     known, near = sorted(names.gpu_models), gpu_models.nearest(model, names.gpu_models)
-    detail = f"names no GPU model of this installation: {_guess(near)}known are {', '.join(known)}"
+    detail = f"names no GPU model of this installation: {_hint(model, near)}known are {', '.join(known)}"
     return UnknownGpuModel(errors=[FieldError("#/body/gpu/model", detail)], extra={"known": known, "nearest": near})
 
 
@@ -112,8 +112,14 @@ def _unknown_region(number: int, region: str, names: CatalogueNames) -> ServiceE
 
 def _unknown_type(number: int, name: str, names: CatalogueNames) -> ServiceError:
     near = _most_similar(name, names.instance_types)
-    detail = f"names no instance type of this installation: {_guess(near)}GET /v1/offerings lists them"
+    detail = f"names no instance type of this installation: {_hint(name, near)}GET /v1/offerings lists them"
     return UnknownInstanceType(errors=[FieldError(f"#/body/instance_types/{number}", detail)], extra={"nearest": near})
+
+
+def _hint(name: str, near: str | None) -> str:
+    if gpu_models.is_arm64_system(name):
+        return "it has Arm CPUs and needs another image, and gpulease launches x86-64 images only. "
+    return _guess(near)
 
 
 def _guess(near: str | None) -> str:

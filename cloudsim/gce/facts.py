@@ -36,6 +36,7 @@ _GPUS = {
     "n1-t4": ("nvidia-tesla-t4", 16, "NVIDIA_T4_GPUS"),
     "n1-v100": ("nvidia-tesla-v100", 16, "NVIDIA_V100_GPUS"),
     "g2-standard": ("nvidia-l4", 24, "NVIDIA_L4_GPUS"),
+    "g4-standard": ("nvidia-rtx-pro-6000", 96, "NVIDIA_RTX_PRO_6000_GPUS"),
 }
 _SIZES: dict[str, tuple[int, int, int, str, str]] = {
     # name: vCPUs, memory GiB, GPUs, USD per hour on demand and as spot
@@ -72,6 +73,10 @@ _SIZES: dict[str, tuple[int, int, int, str, str]] = {
     "g2-standard-32": (32, 128, 1, "1.73438", "0.72774"),
     "g2-standard-48": (48, 192, 4, "4.00166", "1.67736"),
     "g2-standard-96": (96, 384, 8, "8.00333", "3.35472"),
+    "g4-standard-48": (48, 180, 1, "4.49993", "2.25"),
+    "g4-standard-96": (96, 360, 2, "8.99986", "4.5"),
+    "g4-standard-192": (192, 720, 4, "17.99972", "9"),
+    "g4-standard-384": (384, 1440, 8, "35.99944", "18"),
 }
 _SOLD_IN = {
     "us-central1": {
@@ -85,6 +90,7 @@ _SOLD_IN = {
         "n1-t4": "ab",
         "n1-v100": "a",
         "g2-standard": "abc",
+        "g4-standard": "b",
     },
     "us-east4": {"a3-edgegpu": "a", "a2-ultragpu": "c", "a3-highgpu": "abc", "a3-megagpu": "abc", "g2-standard": "ac"},
     "europe-west4": {
@@ -100,7 +106,12 @@ _SOLD_IN = {
 
 SPOT_PREFIX = "PREEMPTIBLE_"
 METRICS = tuple(dict.fromkeys(metric for _, _, metric in _GPUS.values()))
-_ONLY_IN_CLOUD_QUOTAS = ("NVIDIA_H100_MEGA_GPUS", "NVIDIA_H200_GPUS", "NVIDIA_B200_GPUS")
+_ONLY_IN_CLOUD_QUOTAS = (
+    "NVIDIA_H100_MEGA_GPUS",
+    "NVIDIA_H200_GPUS",
+    "NVIDIA_B200_GPUS",
+    "NVIDIA_RTX_PRO_6000_GPUS",
+)
 UNTOLD = frozenset(
     ("NVIDIA_H100_GPUS", *_ONLY_IN_CLOUD_QUOTAS, *(SPOT_PREFIX + metric for metric in _ONLY_IN_CLOUD_QUOTAS))
 )
@@ -112,9 +123,9 @@ _ATTACHED = re.compile(r"(n1-standard-\d+)-(\d+)x(t4|v100)")
 """A world's name of a machine type with accelerators that a VM adds: Google itself has only the machine type."""
 _SPOT_ONLY = frozenset({"a3-ultragpu", "a4-highgpu"})
 """Families that are sold as spot, by queue and reserved, not on demand."""
-HYPERDISK_ONLY = frozenset({"a3-ultragpu", "a4-highgpu"})
+HYPERDISK_ONLY = frozenset({"a3-ultragpu", "a4-highgpu", "g4-standard"})
 """Families that boot from Hyperdisk alone."""
-GVNIC_ONLY = frozenset({"a3-highgpu", "a3-megagpu", "a3-edgegpu", "a3-ultragpu", "a4-highgpu"})
+GVNIC_ONLY = frozenset({"a3-highgpu", "a3-megagpu", "a3-edgegpu", "a3-ultragpu", "a4-highgpu", "g4-standard"})
 """Families without virtio network interfaces."""
 
 

@@ -15,6 +15,7 @@ _FAMILIES = {
     "ubuntu-os-accelerator-images": (
         "ubuntu-accelerator-2204-amd64-with-nvidia-580",
         "ubuntu-accelerator-2404-amd64-with-nvidia-580",
+        "ubuntu-accelerator-2404-amd64-with-nvidia-595",
     ),
     "deeplearning-platform-release": ("common-cu129-ubuntu-2404-nvidia-580",),
 }
@@ -33,7 +34,7 @@ class Image:
     @property
     def name(self) -> str:
         """Unique in its project."""
-        return f"{self.family.removesuffix('-580')}-v{self.release}"
+        return f"{self.family}-v{self.release}"
 
     @property
     def link(self) -> str:

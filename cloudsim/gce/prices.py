@@ -28,6 +28,7 @@ _FAMILIES = {
     "n1-t4": ("N1 Predefined", "Nvidia Tesla T4 GPU"),
     "n1-v100": ("N1 Predefined", "Nvidia Tesla V100 GPU"),
     "g2-standard": ("G2", "Nvidia L4 GPU"),
+    "g4-standard": ("G4", "RTX 6000 96GB"),
 }
 _RATES = {
     # instances: USD per hour of a core and of a GiB, on demand and as spot
@@ -37,6 +38,7 @@ _RATES = {
     "A3Ultra": {Market.ON_DEMAND: ("0.029", "0.0025"), Market.SPOT: ("0.008", "0.0007")},
     "N1 Predefined": {Market.ON_DEMAND: ("0.031611", "0.004237"), Market.SPOT: ("0.00698", "0.00094")},
     "G2": {Market.ON_DEMAND: ("0.024988", "0.002927"), Market.SPOT: ("0.0105", "0.00123")},
+    "G4": {Market.ON_DEMAND: ("0.04891", "0.00587"), Market.SPOT: ("0.02446", "0.00294")},
 }
 _GPUS = {gpu: one for one, (_, gpu) in reversed(_FAMILIES.items())}
 """By the GPU's name, the first family that has it."""

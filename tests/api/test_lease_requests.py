@@ -113,6 +113,19 @@ async def test_what_can_never_succeed_is_422_with_a_code_of_its_own(
         assert problem["detail"].startswith(pointer.replace("/", "."))
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"gpu": {"model": "GB200"}},
+        *({"gpu": None, "instance_types": [name]} for name in ("a4x-highgpu-4g", "u-p6e-gb200x72")),
+    ],
+)
+async def test_a_system_with_arm_cpus_is_refused_with_the_reason(alice: Caller, changes: dict[str, Any]) -> None:
+    problem = (await alice.post("/v1/leases", json=body(**changes))).json()
+    assert problem["code"] in {"unknown_gpu_model", "unknown_instance_type"}
+    assert "has Arm CPUs and needs another image" in problem["detail"]
+
+
 async def test_a_price_cap_may_fit_later_while_a_price_is_missing(alice: Caller, fleet: Fleet) -> None:
     fleet.run("UPDATE offering SET price_per_hour = NULL WHERE zone = 'us-east-1b'")
     answer = await alice.post("/v1/leases", json=body(max_price_per_hour="0.10"))

@@ -162,7 +162,8 @@ def test_an_unknown_name_of_an_amd_gpu_is_shown_only() -> None:
 
 
 @pytest.mark.parametrize(
-    ("memory_gib", "memory_mib"), [(16, 15360), (24, 22731), (48, 46068), (80, 81559), (141, 143771), (179, 183359)]
+    ("memory_gib", "memory_mib"),
+    [(16, 15360), (24, 22731), (48, 46068), (80, 81559), (141, 143771), (180, 183359), (288, 275040)],
 )
 def test_the_memory_that_drivers_report_of_whole_gpus_is_enough(memory_gib: int, memory_mib: int) -> None:
     expected = ExpectedGpus(model="A10G", count=1, memory_gib=memory_gib)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from app.domain.gpu_models import ALIASES, GpuModel, nearest, resolve
+from app.domain.gpu_models import ALIASES, GpuModel, is_arm64_system, nearest, resolve
 
 ROOT = Path(__file__).resolve().parents[2]
 CATALOGUE = {
@@ -34,7 +34,7 @@ CATALOGUE = {
         ("A10", "A10", None),
         ("AMD Instinct MI300X", "MI300X", None),
         ("rtx pro 6000", "RTX PRO 6000", None),
-        ("B200-192GB", "B200", 179),
+        ("B200-192GB", "B200", 180),
     ],
 )
 def test_a_spelling_stands_for_a_model_and_perhaps_its_memory(text: str, name: str, memory_gib: int | None) -> None:
@@ -60,3 +60,24 @@ def test_every_model_of_the_shipped_catalogues_has_spellings_and_each_spelling_o
         for alias in aliases:
             assert resolve(alias.text, CATALOGUE) == GpuModel(name=name, memory_gib=alias.memory_gib), alias
     assert all(resolve(name, CATALOGUE) == GpuModel(name=name) for name in CATALOGUE)
+
+
+@pytest.mark.parametrize(
+    ("text", "is_arm64"),
+    [
+        ("a4x-highgpu-4g", True),
+        ("a4x-maxgpu-4g-metal", True),
+        ("u-p6e-gb200x72", True),
+        ("p6e-gb200.36xlarge", True),
+        ("Standard_ND128isr_NDR_GB200_v6", True),
+        ("Standard_ND128isr_GB300_v6", True),
+        ("NVIDIA GB200", True),
+        ("GH200", True),
+        ("a4-highgpu-8g", False),
+        ("p6-b200.48xlarge", False),
+        ("B300", False),
+        ("H200", False),
+    ],
+)
+def test_systems_with_arm_cpus_are_known_by_name(text: str, *, is_arm64: bool) -> None:
+    assert is_arm64_system(text) is is_arm64

@@ -2,10 +2,12 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
+from app.domain.gpu_models import ALIASES
 from app.domain.offerings import Driver, InstanceType, Market, Obstacle
 from cloudsim.gce.facts import GVNIC_ONLY, HYPERDISK_ONLY, family
 from cloudsim.testing import Control, running
@@ -187,3 +189,23 @@ def test_a_part_of_a_gpu_gets_ready_with_the_image_that_the_account_names(sim: C
     params = provider.plan(without_terms)
     with pytest.raises(InvalidSpec, match="Plan"):
         provider.launch("eastus", params)
+
+
+def test_a_model_has_one_nominal_memory_size_at_all_clouds() -> None:
+    """Several sizes of a model are real ones. Sizes that differ by less than a tenth are the same GPUs."""
+    sizes: dict[str, set[int]] = {}
+    for kind in (kind for known in (aws, gcp, azure) for kind in known.load().types.values()):
+        if kind.gpu.parts == 1:
+            sizes.setdefault(kind.gpu.model, set()).add(kind.gpu.memory_gib)
+    pairs = {model: list(pairwise(sorted(found))) for model, found in sizes.items()}
+    assert {model: near for model, all_of in pairs.items() if (near := [p for p in all_of if p[1] < 1.1 * p[0]])} == {}
+    assert (sizes["B200"], sizes["B300"]) == ({180}, {288})
+
+
+def test_a_spelling_with_a_size_finds_the_gpus_of_that_size() -> None:
+    kinds = [kind.gpu for known in (aws, gcp, azure) for kind in known.load().types.values()]
+    for name, aliases in ALIASES.items():
+        sizes = {gpu.memory_gib for gpu in kinds if gpu.model == name}
+        for alias in aliases:
+            near = {size for size in sizes if alias.memory_gib and 0.9 < size / alias.memory_gib < 1.1}
+            assert not near or alias.memory_gib in near, alias

@@ -53,7 +53,7 @@ def test_a_name_leads_to_another_image_than_none(cloud: str, sim: Control, tmp_p
 
 
 def test_google_tells_the_drivers_version_in_the_family(sim: Control, tmp_path: Path) -> None:
-    assert connect("gcp", sim, tmp_path).image(REGIONS["gcp"]).driver_version == "580"
+    assert connect("gcp", sim, tmp_path).image(REGIONS["gcp"]).driver_version == "595"
 
 
 @pytest.mark.parametrize(

@@ -219,9 +219,7 @@ class AwsProvider:
         scan = Regions(regions)
         for region in sorted(regions):
             with scan.reading(region):
-                for page in instances.listed(self._clients.ec2(region), region, installation):
-                    unread = {} if page.error is None else {region: page.error}
-                    yield ListingPage(vms=page.vms, unreachable=page.unreachable, failed=unread)
+                yield from instances.listed(self._clients.ec2(region), region, installation)
         if scan.failed:
             yield ListingPage(vms=(), failed=dict(scan.failed))
 
@@ -251,10 +249,8 @@ class AwsProvider:
 
     def interruptions(self, regions: frozenset[str], installation: str) -> Sequence[Interruption]:
         """Spot requests that EC2 has marked for termination or stop. EC2 gives two minutes' notice."""
-        now = datetime.fromtimestamp(self._clock(), tz=UTC)
-        notices = answered(
-            sorted(regions), lambda region: spot.interruptions(self._clients.ec2(region), installation, now)
-        )
+        now, ec2 = datetime.fromtimestamp(self._clock(), tz=UTC), self._clients.ec2
+        notices = answered(sorted(regions), lambda region: spot.interruptions(ec2(region), installation, now))
         return [notice for of_region in notices.values() for notice in of_region]
 
     def events(self) -> Sequence[ProviderEvent]:

@@ -11,7 +11,7 @@ from workers.providers.aws.calls import FILTER_VALUES, in_bulk, pages, part
 from workers.providers.aws.errors import translated
 from workers.providers.common.batch import ask_each, chunks, leave_out
 from workers.providers.errors import NotFound, ProviderError
-from workers.providers.types import BatchResult, Vm
+from workers.providers.types import BatchResult, ListingPage, Vm
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2 import EC2Client
@@ -27,7 +27,7 @@ def regions(ec2: "EC2Client") -> frozenset[str]:
         return frozenset(region["RegionName"] for region in part(answer, "Regions"))
 
 
-def listed(ec2: "EC2Client", region: str, installation: str) -> Iterator[vms.ReadPage]:
+def listed(ec2: "EC2Client", region: str, installation: str) -> Iterator[ListingPage]:
     """Pages of this installation's VMs."""
     filters = [resource_tags.tagged(tags.INSTALLATION, installation)]
     for page in pages(ec2, "describe_instances", Filters=filters):

@@ -8,7 +8,7 @@ from workers.providers.aws import quotas
 from workers.providers.aws.calls import part
 from workers.providers.aws.errors import translated
 from workers.providers.aws.rights import GET_QUOTA
-from workers.providers.common.checks import check_quota, failed, passed, plain, refused
+from workers.providers.common.checks import check_quota, failed, not_checked, passed, plain, refused
 from workers.providers.errors import ProviderError
 from workers.providers.types import Offered, ServiceQuota
 
@@ -97,6 +97,9 @@ def check_quotas(limits: Sequence[ServiceQuota], offered: Sequence[Offered], reg
             continue
         fix = f"request more of {code} ({name}) in the Service Quotas console: Amazon EC2, {region}"
         yield _check_quota(known[code], min(sizes), fix)
+    if any(quotas.code_of(one.type.name, one.market) is None for one in offered):
+        fix = f"look for a spot quota of P6 in the Service Quotas console: Amazon EC2, {region}"
+        yield not_checked(CheckSubject.QUOTA, "P6 spot", "AWS documents no spot quota for P6", fix)
 
 
 def _check_quota(quota: ServiceQuota, least: int, fix: str) -> AccountCheck:

@@ -26,12 +26,14 @@ CODES: Mapping[str, str] = {
 }
 
 
-def code_of(instance_type: str, market: Market) -> str:
-    """The code of the quota that a type counts against in a market."""
+def code_of(instance_type: str, market: Market) -> str | None:
+    """The code of the quota that a type counts against in a market. None: AWS documents no spot quota for P6."""
     if instance_type.startswith("g"):
         return "L-DB2E81BA" if market is Market.ON_DEMAND else "L-3819A6DF"
     if market is Market.ON_DEMAND:
         return "L-417A185B"
+    if instance_type.startswith("p6"):
+        return None
     return "L-C4BD4855" if instance_type.startswith("p5") else "L-7212CCBC"
 
 

@@ -1,8 +1,7 @@
 """EC2 instances as the interface's VMs."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, cast
 
@@ -15,7 +14,7 @@ from workers.providers.aws import resource_tags
 from workers.providers.aws.calls import part
 from workers.providers.aws.errors import refusal_of, translated
 from workers.providers.errors import ProviderError
-from workers.providers.types import Vm
+from workers.providers.types import ListingPage, Vm
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2.type_defs import DescribeInstancesResultTypeDef, InstanceTypeDef
@@ -37,29 +36,25 @@ _LIVE = frozenset({VmState.PENDING, VmState.RUNNING})
 _TRANSITION_TIME = re.compile(r"\((\d{4}-\d{2}-\d{2} \d{2}:\d{2}:\d{2}) (?:GMT|UTC)\)")
 
 
-@dataclass(frozen=True, slots=True)
-class ReadPage:
-    """The VMs of a page. A record that cannot be read hides its zone, or is the `error` if it names no zone."""
+def from_page(page: "DescribeInstancesResultTypeDef", region: str) -> ListingPage:
+    """The VMs of one page of DescribeInstances.
 
-    vms: Sequence[Vm]
-    unreachable: frozenset[str]
-    error: ProviderError | None
-
-
-def from_page(page: "DescribeInstancesResultTypeDef", region: str) -> ReadPage:
-    """The VMs of one page of DescribeInstances."""
+    A record that cannot be read hides its zone. One that names no zone fails the region.
+    """
     found: list[Vm] = []
     hidden: set[str] = set()
-    unread = None
+    failed: dict[str, ProviderError] = {}
     for instance in instances(page):
         try:
             found.append(read_instance(instance, region))
         except ProviderError as error:
             zone = _zone(instance)
             log.warning("unreadable VM", instance_id=instance.get("InstanceId"), zone=zone, error=error.message)
-            hidden |= {zone} - {""}
-            unread = unread if zone else error
-    return ReadPage(found, frozenset(hidden), unread)
+            if zone:
+                hidden.add(zone)
+            else:
+                failed[region] = error
+    return ListingPage(vms=found, unreachable=frozenset(hidden), failed=failed)
 
 
 def instances(page: "DescribeInstancesResultTypeDef") -> "Iterator[InstanceTypeDef]":

@@ -9,11 +9,12 @@ from workers.providers.gcp.sdk import ImagesClient
 from workers.providers.types import Image
 
 FAMILIES = (
+    "projects/ubuntu-os-accelerator-images/global/images/family/ubuntu-accelerator-2404-amd64-with-nvidia-595",
     "projects/ubuntu-os-accelerator-images/global/images/family/ubuntu-accelerator-2404-amd64-with-nvidia-580",
     "projects/ubuntu-os-accelerator-images/global/images/family/ubuntu-accelerator-2204-amd64-with-nvidia-580",
     "projects/deeplearning-platform-release/global/images/family/common-cu129-ubuntu-2404-nvidia-580",
 )
-"""Tried in this order."""
+"""Tried in this order. The first one is in public use since September 2026; no account of ours has confirmed it."""
 
 _GVNIC = "GVNIC"
 """A guest OS feature of images, and the interface type of VMs from them.

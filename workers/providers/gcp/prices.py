@@ -71,6 +71,7 @@ _FAMILIES: Mapping[str, _Parts] = {
     "a3-ultragpu": _Parts("A3Ultra", ("H200 141GB GPU", "Nvidia H200 141GB GPU")),
     "a4-highgpu": _Parts(None, ("A4 Nvidia B200 (1 gpu slice)",)),
     "g2-standard": _Parts("G2", ("Nvidia L4 GPU",)),
+    "g4-standard": _Parts("G4", ("RTX 6000 96GB",)),
 }
 _N1: Mapping[str, _Parts] = {
     "T4": _Parts("N1 Predefined", ("Nvidia Tesla T4 GPU",)),

@@ -2,17 +2,19 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from typing import Any, cast
 
 import boto3
 import pytest
 
+from app.domain.account_checks import CheckResult
 from app.domain.offerings import Market
 from cloudsim.testing import Control, running
 from tests.cached_settings import read_settings
 from tests.workers.providers.samples import spec
 from workers.providers import errors, types
-from workers.providers.aws import images, offered
+from workers.providers.aws import catalogue, images, offered, place_checks
 from workers.providers.aws.adapter import AwsProvider
 from workers.providers.aws.settings import AwsAccount
 
@@ -199,3 +201,19 @@ def test_a_price_that_nobody_knows_is_left_open_not_invented(sim: Control) -> No
     offers = connect(sim).offered("eu-west-1")
     unpriced = [o for o in offers if o.market is Market.ON_DEMAND and o.price_per_hour is None]
     assert all(o.price_source is None and o.price_as_of is None for o in unpriced)
+
+
+def test_the_spot_quota_of_p6_is_not_checked_and_no_other_one_stands_for_it() -> None:
+    kind = catalogue.load().types["p6-b200.48xlarge"]
+    sold = types.Offered(
+        type=kind,
+        region=REGION,
+        zone="us-east-1a",
+        market=Market.SPOT,
+        price_per_hour=None,
+        price_as_of=None,
+        price_source=None,
+    )
+    limits = [types.ServiceQuota(region=REGION, code="L-7212CCBC", name="P4", limit=Decimal(0), unit="vCPU")]
+    (check,) = place_checks.check_quotas(limits, [sold], REGION)
+    assert (check.name, check.result) == ("P6 spot", CheckResult.NOT_CHECKED)

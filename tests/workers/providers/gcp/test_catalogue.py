@@ -21,9 +21,9 @@ def test_the_families_that_are_leased_are_there() -> None:
     families = {kind.name.rpartition("-")[0] for kind in TYPES if not kind.name.startswith("n1")}
     assert families == {
         *("a2-highgpu", "a2-megagpu", "a2-ultragpu", "a3-highgpu", "a3-megagpu", "a3-edgegpu", "a3-ultragpu"),
-        *("a4-highgpu", "g2-standard"),
+        *("a4-highgpu", "g2-standard", "g4-standard"),
     }
-    assert {kind.gpu.model for kind in TYPES} == {"A100", "H100", "H200", "B200", "L4", "T4", "V100"}
+    assert {kind.gpu.model for kind in TYPES} == {"A100", "H100", "H200", "B200", "L4", "RTX PRO 6000", "T4", "V100"}
 
 
 @pytest.mark.parametrize("kind", TYPES, ids=lambda kind: kind.name)
@@ -47,7 +47,8 @@ def test_the_simulated_cloud_knows_the_same_facts(kind: InstanceType) -> None:
 
 def test_prices_are_plausible_per_gpu() -> None:
     ranges = {
-        "L4": (0.3, 2.2),
+        "L4": (0.3, 3),
+        "RTX PRO 6000": (1, 10),
         "A100": (1.2, 7),
         "H100": (2, 16),
         "H200": (3, 16),
@@ -78,7 +79,9 @@ def test_a_larger_size_of_a_family_costs_more_per_gpu_added() -> None:
 def test_every_type_boots_from_a_disk_that_its_family_takes() -> None:
     disks = {name: machine.boot_disk for name, machine in load().machines.items()}
     assert set(disks) == set(load().types)
-    assert {name for name, disk in disks.items() if disk == "hyperdisk-balanced"} == {"a3-ultragpu-8g", "a4-highgpu-8g"}
+    g4 = {f"g4-standard-{size}" for size in (48, 96, 192, 384)}
+    hyperdisk = {name for name, disk in disks.items() if disk == "hyperdisk-balanced"}
+    assert hyperdisk == {"a3-ultragpu-8g", "a4-highgpu-8g", *g4}
     assert {disk for name, disk in disks.items() if name.startswith("a3-")} == {"pd-ssd", "hyperdisk-balanced"}
 
 
