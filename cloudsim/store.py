@@ -45,6 +45,8 @@ class Facts:
     removed_images: list[tuple[str, str]] = field(default_factory=list)
     closed_subnets: list[tuple[str, str]] = field(default_factory=list)
     subnet_addresses: list[tuple[tuple[str, str], int]] = field(default_factory=list)
+    subscription_states: dict[str, str] = field(default_factory=dict)
+    unregistered: list[tuple[str, str]] = field(default_factory=list)
     gpus: list[tuple[tuple[str, str | None], GpuCondition]] = field(default_factory=list)
 
 
@@ -158,6 +160,8 @@ class Store:
             removed_images=sorted(world.restrictions.images),
             closed_subnets=sorted(world.restrictions.closed),
             subnet_addresses=sorted(world.restrictions.addresses.items()),
+            subscription_states=world.restrictions.states,
+            unregistered=sorted(world.restrictions.unregistered),
             gpus=list(world.gpus.launched.items()),
         )
 
@@ -173,6 +177,8 @@ class Store:
             images=set(facts.removed_images),
             closed=set(facts.closed_subnets),
             addresses=dict(facts.subnet_addresses),
+            states=facts.subscription_states,
+            unregistered=set(facts.unregistered),
         )
         world.gpus = GpuConditions(dict(facts.gpus))
         world.reservations = {reservation.key: reservation for reservation in facts.reservations}

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -96,6 +96,11 @@ class Control:
     def close_subnet(self, subnet: str, *, provider: str = "aws", **state: Any) -> None:
         """A subnet takes no VM. `state`: `open` and `free_addresses` for a subnet that is only full."""
         self.call("PUT", "subnets", {"provider": provider, "subnet": subnet, **state})
+
+    def subscription(self, state: str = "Enabled", *, unregistered: Sequence[str] = (), **account: str) -> None:
+        """Put an Azure subscription into a state, without these resource providers and features."""
+        body = {"state": state, "unregistered": list(unregistered), **account}
+        self.call("PUT", "subscriptions", body)
 
     def gpus(self, *, provider: str = "aws", **condition: Any) -> None:
         """How the GPUs of one VM (`instance_id`) are, or of VMs launched from now on."""

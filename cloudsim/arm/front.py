@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from cloudsim.arm import prices
+from cloudsim.arm import prices, subscriptions
 from cloudsim.arm.call import Answer, Call
 from cloudsim.arm.errors import THROTTLED, ArmError
 from cloudsim.arm.facts import PROVIDER
@@ -95,6 +95,7 @@ class ArmFront:
             body=body,
         )
         check(call, operation.name)
+        subscriptions.check(call, operation.path, operation.method)
         return operation.handler(call)
 
     async def _retail(self, request: Request) -> Response:

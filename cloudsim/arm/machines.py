@@ -78,7 +78,7 @@ def get(call: Call) -> Answer:
 
 def instance_view(call: Call) -> Answer:
     """One VM's run-time state."""
-    return Answer(views.instance_view(_named(call), call.now))
+    return Answer(views.instance_view(call.world, _named(call)))
 
 
 def update(call: Call) -> Answer:
@@ -122,7 +122,7 @@ def in_group(call: Call) -> Answer:
 def in_subscription(call: Call) -> Answer:
     """A page of the subscription's VMs, or of their statuses."""
     if call.query.get("statusonly") == "true":
-        return paged(call, call.vms(), lambda vm: views.status_only(vm, call.now))
+        return paged(call, call.vms(), lambda vm: views.status_only(call.world, vm))
     return paged(call, call.vms(), lambda vm: views.virtual_machine(call.world, vm))
 
 
@@ -143,7 +143,7 @@ def operation(call: Call) -> Answer:
     vm = call.world.vms.get(call.path["id"].removesuffix(".create"))
     if vm is None or vm.provider != PROVIDER or vm.account != call.subscription:
         raise ArmError("NotFound", "The entity was not found.")
-    return Answer(views.operation(vm, call.now))
+    return Answer(views.operation(call.world, vm))
 
 
 def serial_console(vm: Vm, now: float) -> str:

@@ -1,4 +1,4 @@
-"""What a subscription may use: sizes, limits, the subscription itself."""
+"""What a subscription may use: sizes and limits."""
 
 from __future__ import annotations
 
@@ -10,12 +10,6 @@ from cloudsim.arm.facts import GIB, PROVIDER, QUOTA_NAMES, REGIONS, family, zone
 from cloudsim.world import MachineType
 
 _FILTER = re.compile(r"location eq '([A-Za-z0-9 ]+)'")
-
-
-def subscription(call: Call) -> Answer:
-    """Who the caller pays as."""
-    shown = {"id": f"/subscriptions/{call.subscription}", "subscriptionId": call.subscription}
-    return Answer(shown | {"displayName": "cloudsim", "state": "Enabled"})
 
 
 def skus(call: Call) -> Answer:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from cloudsim.arm import images, machines, networks, offerings, permissions, prices, reservations, things
+from cloudsim.arm import images, machines, networks, offerings, permissions, prices, reservations, subscriptions, things
 from cloudsim.arm.call import TYPES, VMS, Handler
 from cloudsim.world import ResourceKind
 from cloudsim.world.limits import Rate
@@ -20,6 +20,7 @@ PUT_VMS = ("put-vms", Rate(500, 500 / 60))
 
 _SUBSCRIPTION = "/subscriptions/{subscription}"
 _GROUP = f"{_SUBSCRIPTION}/resourceGroups/{{group}}/providers"
+_FEATURE = f"{_SUBSCRIPTION}/providers/Microsoft.Features/providers/{{namespace}}/features/{{feature}}"
 _COMPUTE = f"{_SUBSCRIPTION}/providers/Microsoft.Compute"
 _LOCATION = f"{_COMPUTE}/locations/{{location}}"
 _VM = f"{_GROUP}/{VMS}/{{name}}"
@@ -63,7 +64,9 @@ def _one(kind: ResourceKind) -> str:
 
 
 OPERATIONS = (
-    Operation("GET", _SUBSCRIPTION, "Subscriptions.Get", offerings.subscription, (READS,)),
+    Operation("GET", _SUBSCRIPTION, "Subscriptions.Get", subscriptions.subscription, (READS,)),
+    Operation("GET", f"{_SUBSCRIPTION}/providers/{{namespace}}", "Providers.Get", subscriptions.provider, (READS,)),
+    Operation("GET", _FEATURE, "Features.Get", subscriptions.feature, (READS,)),
     Operation("PUT", _VM, "VirtualMachines.CreateOrUpdate", machines.create_or_update, (WRITES, PUT_VMS)),
     Operation("GET", _VM, "VirtualMachines.Get", machines.get, (READS,)),
     Operation("PATCH", _VM, "VirtualMachines.Update", machines.update, (WRITES,)),

@@ -13,6 +13,7 @@ from cloudsim.arm.call import NETWORK, TYPES, Call, Document
 from cloudsim.arm.errors import ArmError
 from cloudsim.arm.facts import PROVIDER, REGIONS
 from cloudsim.arm.images import check_plan, exact_version
+from cloudsim.arm.subscriptions import check_security
 from cloudsim.world import DiskOrder, Market, NicOrder, Order, Resource, ResourceKind, Vm
 
 CUSTOM_DATA_CHARACTERS = 87_380
@@ -35,7 +36,7 @@ def read_order(call: Call) -> Order:
     interface = _interface(properties)
     configuration = _ip_configuration(call, interface)
     tags = check_tags(body.get("tags"))
-    _check_security(properties)
+    _check_security(call, properties)
     _check_system(properties)
     storage = _member(properties, "storageProfile")
     disk = disks.os_disk(call, _member(storage, "osDisk"), tags)
@@ -137,13 +138,14 @@ def _image(call: Call, body: Document, region: str) -> str:
     return f"{publisher}:{offer}:{sku}:{chosen}"
 
 
-def _check_security(properties: Document) -> None:
+def _check_security(call: Call, properties: Document) -> None:
     profile = properties.get("securityProfile") or {}
     kind = profile.get("securityType")
     if kind not in {None, "Standard", "TrustedLaunch"}:
         raise ArmError(
             "InvalidParameter", f"The value '{kind}' of parameter 'securityProfile.securityType' is invalid."
         )
+    check_security(call, kind)
     if "uefiSettings" in profile and kind != "TrustedLaunch":
         raise ArmError(
             "InvalidParameter", "Use of UEFI settings is not supported without the security type TrustedLaunch."

@@ -23,6 +23,8 @@ _VERBS = {
 }
 _KINDS = {
     "Subscriptions": "Microsoft.Resources/subscriptions",
+    "Providers": "Microsoft.Resources/subscriptions/providers",
+    "Features": "Microsoft.Features/providers/features",
     "Permissions": "Microsoft.Authorization/permissions",
     "VirtualMachines": "Microsoft.Compute/virtualMachines",
     "CapacityReservationGroups": "Microsoft.Compute/capacityReservationGroups",

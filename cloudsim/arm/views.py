@@ -6,6 +6,7 @@ import uuid
 from datetime import UTC, datetime
 
 from cloudsim.arm.call import TYPES, VMS, Document
+from cloudsim.arm.subscriptions import READ_ONLY, STOPPED_BY_STATE
 from cloudsim.world import Resource, ResourceKind, Vm, VmState, World
 
 FAILURES = {
@@ -30,8 +31,10 @@ def vm_id(vm: Vm) -> str:
     return f"/subscriptions/{vm.account}/resourceGroups/{vm.spec['group']}/providers/{VMS}/{vm.name}"
 
 
-def provisioning_state(vm: Vm, now: float) -> str:
+def provisioning_state(world: World, vm: Vm) -> str:
     """A VM counts as being created until its agent has reported."""
+    if _is_stopped_with_its_subscription(world, vm):
+        return "Failed"
     match vm.state:
         case VmState.FAILED:
             return "Failed"
@@ -40,7 +43,11 @@ def provisioning_state(vm: Vm, now: float) -> str:
         case VmState.DEALLOCATED:
             return "Succeeded"
         case _:
-            return "Succeeded" if vm.is_ready(now) else "Creating"
+            return "Succeeded" if vm.is_ready(world.now) else "Creating"
+
+
+def _is_stopped_with_its_subscription(world: World, vm: Vm) -> bool:
+    return vm.state is VmState.RUNNING and world.restrictions.subscription_state(vm.account) in READ_ONLY
 
 
 def virtual_machine(world: World, vm: Vm, *, view: bool = False) -> Document:
@@ -49,13 +56,13 @@ def virtual_machine(world: World, vm: Vm, *, view: bool = False) -> Document:
     profile = {"networkInterfaces": [_reference(world, vm)]}
     properties = {
         "vmId": vm.id,
-        "provisioningState": provisioning_state(vm, world.now),
+        "provisioningState": provisioning_state(world, vm),
         "timeCreated": time(vm.launched_at),
         **kept,
         "hardwareProfile": {"vmSize": vm.instance_type},
         "storageProfile": _storage(vm),
         "networkProfile": profile,
-        **({"instanceView": instance_view(vm, world.now)} if view else {}),
+        **({"instanceView": instance_view(world, vm)} if view else {}),
     }
     number = vm.zone.removeprefix(f"{vm.region}-")
     shown = {**_head(vm), "tags": vm.tags, "properties": properties}
@@ -64,9 +71,9 @@ def virtual_machine(world: World, vm: Vm, *, view: bool = False) -> Document:
     return shown | zones | identity
 
 
-def status_only(vm: Vm, now: float) -> Document:
+def status_only(world: World, vm: Vm) -> Document:
     """As the listing with `statusOnly` answers it: no tags."""
-    view = {"statuses": instance_view(vm, now)["statuses"]}
+    view = {"statuses": instance_view(world, vm)["statuses"]}
     return {**_head(vm), "properties": {"vmId": vm.id, "instanceView": view}}
 
 
@@ -94,10 +101,10 @@ def _storage(vm: Vm) -> Document:
     }
 
 
-def instance_view(vm: Vm, now: float) -> Document:
+def instance_view(world: World, vm: Vm) -> Document:
     """The agent's report once the VM runs, and the statuses of provisioning and power."""
-    agent = {"vmAgent": _agent(vm, now)} if vm.state is VmState.RUNNING else {}
-    return {**agent, "hyperVGeneration": "V2", "statuses": list(_statuses(vm, now))}
+    agent = {"vmAgent": _agent(vm, world.now)} if vm.state is VmState.RUNNING else {}
+    return {**agent, "hyperVGeneration": "V2", "statuses": list(_statuses(world, vm))}
 
 
 def _agent(vm: Vm, now: float) -> Document:
@@ -111,12 +118,12 @@ def _agent(vm: Vm, now: float) -> Document:
     }
 
 
-def _statuses(vm: Vm, now: float) -> list[Document]:
+def _statuses(world: World, vm: Vm) -> list[Document]:
+    if _is_stopped_with_its_subscription(world, vm):
+        return [_failed(STOPPED_BY_STATE, world.now), _power("stopped")]
     if vm.state is VmState.FAILED:
-        code, at = vm.boot_failure or "", time(vm.running_at)
-        failed = {"code": f"ProvisioningState/failed/{code}", "level": "Error", "displayStatus": "Provisioning failed"}
-        return [failed | {"message": FAILURES.get(code, "The VM could not be provisioned."), "time": at}]
-    state = provisioning_state(vm, now)
+        return [_failed(vm.boot_failure or "", vm.running_at)]
+    state = provisioning_state(world, vm)
     since = time(vm.ending_at or vm.launched_at)
     provisioning = {
         "code": f"ProvisioningState/{state.lower()}",
@@ -127,7 +134,16 @@ def _statuses(vm: Vm, now: float) -> list[Document]:
     if vm.boot_failure is not None:
         return [provisioning]
     power = "deallocating" if vm.is_deallocating else _POWER[vm.state]
-    return [provisioning, {"code": f"PowerState/{power}", "level": "Info", "displayStatus": f"VM {power}"}]
+    return [provisioning, _power(power)]
+
+
+def _failed(code: str, at: float) -> Document:
+    failed = {"code": f"ProvisioningState/failed/{code}", "level": "Error", "displayStatus": "Provisioning failed"}
+    return failed | {"message": FAILURES.get(code, "The VM could not be provisioned."), "time": time(at)}
+
+
+def _power(power: str) -> Document:
+    return {"code": f"PowerState/{power}", "level": "Info", "displayStatus": f"VM {power}"}
 
 
 def resource(world: World, one: Resource) -> Document:
@@ -244,11 +260,11 @@ _PROPERTIES = {
 }
 
 
-def operation(vm: Vm, now: float) -> Document:
+def operation(world: World, vm: Vm) -> Document:
     """How the creation of a VM goes on, as `Azure-AsyncOperation` tells it."""
     shown = {"name": f"{vm.id}.create", "startTime": time(vm.launched_at)}
     if vm.state is VmState.FAILED:
         code = vm.boot_failure or ""
         error = {"code": code, "message": FAILURES.get(code, "The VM could not be provisioned.")}
         return shown | {"status": "Failed", "endTime": time(vm.running_at), "error": error}
-    return shown | {"status": "InProgress" if provisioning_state(vm, now) == "Creating" else "Succeeded"}
+    return shown | {"status": "InProgress" if provisioning_state(world, vm) == "Creating" else "Succeeded"}

@@ -73,6 +73,17 @@ class StopBody(Body):
     initiator: Literal["user", "instance"] = "user"
 
 
+class SubscriptionBody(Body):
+    """The state of an Azure subscription, and the resource providers and features that it has not registered.
+
+    `account` None: the one of the local stack.
+    """
+
+    account: str | None = None
+    state: Literal["Enabled", "PastDue", "Warned", "Disabled", "Deleted"] = "Enabled"
+    unregistered: list[str] = []
+
+
 class ReservationBody(Body):
     """Buys `total` machines ahead under `id`, or changes what was bought. Times: seconds from now; None: no limit.
 

@@ -13,6 +13,8 @@ from cloudsim.control.clouds import Cloud
 from cloudsim.control.reading import guarded, read
 from cloudsim.world import World
 
+_AZURE = "azure"
+
 
 class RestrictionsApi:
     """Endpoints over one world; `clouds` by provider name."""
@@ -23,7 +25,12 @@ class RestrictionsApi:
 
     def routes(self) -> list[Route]:
         """Everything below /_sim that restricts."""
-        table = [("denied", self.denied), ("images", self.images), ("subnets", self.subnets)]
+        table = [
+            ("denied", self.denied),
+            ("images", self.images),
+            ("subnets", self.subnets),
+            ("subscriptions", self.subscriptions),
+        ]
         return [Route(f"/_sim/{name}", guarded(endpoint), methods=["PUT"]) for name, endpoint in table]
 
     async def denied(self, request: Request) -> Response:
@@ -53,3 +60,12 @@ class RestrictionsApi:
         )
         self._world.touch_facts()
         return JSONResponse(body.model_dump())
+
+    async def subscriptions(self, request: Request) -> Response:
+        """Put an Azure subscription into a state, with the registrations that it lacks."""
+        body = await read(request, models.SubscriptionBody)
+        places.catalog(self._world, _AZURE)
+        account = body.account or self._clouds[_AZURE].default_account
+        self._world.restrictions.set_subscription(account, body.state, body.unregistered)
+        self._world.touch_facts()
+        return JSONResponse(body.model_dump() | {"account": account})

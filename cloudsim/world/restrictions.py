@@ -17,6 +17,24 @@ class Restrictions:
     images: set[tuple[str, str]] = field(default_factory=set)
     closed: set[tuple[str, str]] = field(default_factory=set)
     addresses: dict[tuple[str, str], int] = field(default_factory=dict)
+    states: dict[str, str] = field(default_factory=dict)
+    """By Azure subscription: its state, where it is not Enabled."""
+    unregistered: set[tuple[str, str]] = field(default_factory=set)
+    """(Azure subscription, resource provider or feature) without a registration."""
+
+    def set_subscription(self, subscription: str, state: str, unregistered: Collection[str]) -> None:
+        """Puts an Azure subscription into a state. It lacks these registrations, and no others."""
+        self.states[subscription] = state
+        others = {(of, name) for of, name in self.unregistered if of != subscription}
+        self.unregistered = others | {(subscription, name) for name in unregistered}
+
+    def subscription_state(self, subscription: str) -> str:
+        """The state of an Azure subscription, in Azure's words."""
+        return self.states.get(subscription, "Enabled")
+
+    def is_registered(self, subscription: str, name: str) -> bool:
+        """Whether a resource provider or a feature is registered in an Azure subscription."""
+        return (subscription, name) not in self.unregistered
 
     def deny(self, provider: str, actions: Collection[str]) -> None:
         """From now on these actions are denied, and no others."""
