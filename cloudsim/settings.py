@@ -32,6 +32,12 @@ class Settings(BaseModel):
     """How long a fresh VM is invisible to every call but the launch itself."""
     operation_lag_seconds: NonNegativeFloat = Field(0.0, le=YEAR_SECONDS)
     """How long lists do not show a fresh operation, at clouds that have operations."""
+    resource_lag_seconds: NonNegativeFloat = Field(0.0, le=YEAR_SECONDS)
+    """How long the lists of EC2 do not show a fresh security group, placement group or volume."""
+    volume_gib: int | None = Field(None, ge=0)
+    """GiB of all volumes that EC2 allows in a region; None: no limit."""
+    page_token_seconds: NonNegativeFloat = Field(3_600.0, le=YEAR_SECONDS)
+    """How long the token of the next page of a list is good for."""
     shutdown_seconds: NonNegativeFloat = Field(0.2, le=YEAR_SECONDS)
     """From `shutting-down` to `terminated`."""
     cleanup_seconds: NonNegativeFloat = Field(0.2, le=YEAR_SECONDS)
@@ -69,6 +75,7 @@ PROFILES: dict[ProfileName, Settings] = {
         queue_seconds=60.0,
         list_lag_seconds=1.0,
         operation_lag_seconds=1.0,
+        resource_lag_seconds=10.0,
         shutdown_seconds=5.0,
         cleanup_seconds=2.0,
         terminated_visible_seconds=3600.0,

@@ -74,6 +74,11 @@ class Call:
         """The caller's resources of one kind in the region."""
         return list(self.world.resources_of(PROVIDER, self.account, self.region, kind))
 
+    def listed(self, kind: ResourceKind) -> list[Resource]:
+        """As `resources`, without those that are too fresh for a list."""
+        latest = self.now - self.world.settings.resource_lag_seconds
+        return [resource for resource in self.resources(kind) if resource.created_at <= latest]
+
     def resource(self, kind: ResourceKind, resource_id: str) -> Resource | None:
         """One of the caller's resources."""
         found = self.world.resources.get(resource_id)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cloudsim.ec2 import existing
 from cloudsim.ec2.call import Call
 from cloudsim.ec2.errors import AwsError, bad_value
 from cloudsim.ec2.images import ROOT_DEVICE, ROOT_GIB, Image
-from cloudsim.world import DiskOrder
+from cloudsim.ec2.views import DISABLED_KEY, MISSING_KEY, VOLUME_LIMIT
+from cloudsim.world import DiskOrder, Order, ResourceKind
 
 _INCLUDED_IOPS, _MOST_IOPS, _IOPS_PER_GIB, _IOPS_PER_MIB = 3_000, 80_000, 500, 4
 _LEAST_MIB, _MOST_MIB = 125, 2_000
@@ -23,9 +24,17 @@ def read_disks(call: Call, image: Image, tags: Mapping[str, str]) -> tuple[DiskO
     return tuple(_disk(call, image, device, ebs, tags) for device, ebs in by_device.items())
 
 
-def has_missing_key(disks: tuple[DiskOrder, ...]) -> bool:
-    """Whether a disk names a KMS key that does not exist: EC2 finds that out after it has accepted the launch."""
-    return any(disk.spec["key"] is not None and not existing.is_key(disk.spec["key"]) for disk in disks)
+def late_refusal(call: Call, orders: Sequence[Order]) -> str | None:
+    """The end code of VMs whose volumes cannot be made, or None. EC2 finds that out after it has accepted the launch."""
+    keys = [disk.spec["key"] for disk in orders[0].disks if disk.spec["key"] is not None]
+    if not all(map(existing.is_key, keys)):
+        return MISSING_KEY
+    if any(map(existing.is_disabled_key, keys)):
+        return DISABLED_KEY
+    most = call.world.settings.volume_gib
+    sizes = [int(volume.spec["size"]) for volume in call.resources(ResourceKind.VOLUME)]
+    sizes += [int(disk.spec["size"]) for order in orders for disk in order.disks]
+    return VOLUME_LIMIT if most is not None and sum(sizes) > most else None
 
 
 def _disk(call: Call, image: Image, device: str, ebs: Mapping[str, Any], tags: Mapping[str, str]) -> DiskOrder:

@@ -111,8 +111,9 @@ def select(call: Call, also: Callable[[Vm], bool] = lambda _: True) -> tuple[lis
             )
         named = require(call, params["InstanceIds"])
         return [vm for vm in named if matches(vm) and also(vm)], None
-    candidates = _candidates(call, unseal_number(params.get("NextToken")))
+    candidates = _candidates(call, unseal_number(call))
     return _fill(
+        call,
         (vm for vm in candidates if vm.visible_at <= call.now and matches(vm) and also(vm)),
         page_size(params, least=5),
     )
@@ -130,11 +131,11 @@ def _candidates(call: Call, after: int) -> Iterator[Vm]:
     return shelf.after(after, min(among, key=len, default=None))
 
 
-def _fill(vms: Iterator[Vm], size: int) -> tuple[list[Vm], str | None]:
+def _fill(call: Call, vms: Iterator[Vm], size: int) -> tuple[list[Vm], str | None]:
     found: list[Vm] = []
     for vm in vms:
         if len(found) == size:
-            return found, seal(str(found[-1].seq))
+            return found, seal(call, str(found[-1].seq))
         found.append(vm)
     return found, None
 

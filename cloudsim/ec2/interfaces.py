@@ -40,7 +40,7 @@ def describe_network_interfaces(call: Call) -> Result:
     """Network interfaces by id and filter."""
     nics = named(call, ResourceKind.NETWORK_INTERFACE, call.params.get("NetworkInterfaceIds"))
     matches = compiled(call.params.get("Filters", []), _FIELDS, lambda nic: nic.tags)
-    found, token = page(filter(matches, nics), lambda nic: nic.id, call.params)
+    found, token = page(filter(matches, nics), lambda nic: nic.id, call)
     return {"NetworkInterfaces": [_interface(call, nic) for nic in found], "NextToken": token}
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from cloudsim.ec2 import placement_groups, views
 from cloudsim.ec2.call import Call, Result
-from cloudsim.ec2.disks import has_missing_key
+from cloudsim.ec2.disks import late_refusal
 from cloudsim.ec2.errors import AwsError
 from cloudsim.ec2.facts import QUOTA_NAMES
 from cloudsim.ec2.instances import refuse_dry_run
@@ -28,9 +28,6 @@ from cloudsim.world import (
     Vm,
     batches,
 )
-
-MISSING_KEY = "Client.InternalError"
-"""State reason of an instance whose volumes cannot be encrypted (EC2 user guide, "Instance terminates immediately")."""
 
 
 def launched_vms(params: Mapping[str, Any]) -> int:
@@ -99,8 +96,9 @@ def _replay_or_launch(call: Call, orders: Sequence[Order]) -> list[Vm]:
         placement_groups.check(call, orders[0])
         addresses = _addresses(call, orders[0], least)
     refuse_dry_run(call)
-    if not vms and has_missing_key(orders[0].disks):
-        return [call.world.refuse(order, MISSING_KEY) for order in orders]
+    code = late_refusal(call, orders) if not vms else None
+    if code is not None:
+        return [call.world.refuse(order, code) for order in orders]
     if not vms:
         room = min(addresses, batches.room(call.world, orders, least=least, fault=call.change))
         vms = batches.launch(call.world, orders[:room])

@@ -25,9 +25,9 @@ def missing(kind: ResourceKind, resource_id: str) -> AwsError:
 
 
 def named(call: Call, kind: ResourceKind, ids: list[str] | None) -> list[Resource]:
-    """The caller's resources with these ids, all of the kind for None. Raises AwsError for a missing one."""
+    """The caller's resources with these ids, all that lists show for None. Raises AwsError for a missing one."""
     if not ids:
-        return call.resources(kind)
+        return call.listed(kind)
     found = []
     for resource_id in ids:
         resource = call.resource(kind, resource_id)

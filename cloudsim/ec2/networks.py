@@ -73,7 +73,7 @@ def describe_subnets(call: Call) -> Result:
         raise AwsError("InvalidSubnetID.NotFound", f"The subnet ID '{unknown[0]}' does not exist")
     matches = compiled(call.params.get("Filters", []), _SUBNET_FIELDS, _no_tags)
     items = [_subnet(call, subnet, *subnets[subnet]) for subnet in wanted]
-    found, token = page(filter(matches, items), _in_order, call.params)
+    found, token = page(filter(matches, items), _in_order, call)
     return {"Subnets": found, "NextToken": token}
 
 
@@ -112,11 +112,11 @@ def _tags_of(item: Item) -> dict[str, str]:
 
 def describe_security_groups(call: Call) -> Result:
     """The default group and those that were made."""
-    made = [_made_group(call, group) for group in call.resources(ResourceKind.SECURITY_GROUP)]
+    made = [_made_group(call, group) for group in call.listed(ResourceKind.SECURITY_GROUP)]
     default = _group(call, network.default_group_id(call.account, call.region), "default", "default VPC security group")
     items = _chosen(call, {item["GroupId"]: item for item in (default, *made)})
     matches = compiled(call.params.get("Filters", []), _GROUP_FIELDS, _tags_of)
-    found, token = page(filter(matches, items), lambda item: item["GroupId"], call.params)
+    found, token = page(filter(matches, items), lambda item: item["GroupId"], call)
     return {"SecurityGroups": found, "NextToken": token}
 
 

@@ -95,7 +95,7 @@ def describe_instance_type_offerings(call: Call) -> Result:
     elif kind != "availability-zone":
         raise bad_value(kind, "locationType")
     matches = compiled(call.params.get("Filters", []), _OFFERING_FIELDS)
-    found, token = page(filter(matches, sold), lambda pair: f"{pair[1]}/{pair[0]}", call.params)
+    found, token = page(filter(matches, sold), lambda pair: f"{pair[1]}/{pair[0]}", call)
     return {
         "InstanceTypeOfferings": [
             {"InstanceType": machine, "LocationType": kind, "Location": place} for place, machine in found
@@ -129,7 +129,7 @@ def describe_instance_types(call: Call) -> Result:
         )
     matches = compiled(call.params.get("Filters", []), _TYPE_FIELDS)
     machines = [call.world.machine(PROVIDER, name) for name in named or sold]
-    found, token = page(filter(matches, machines), lambda machine: machine.name, call.params, most=_TYPES_PER_PAGE)
+    found, token = page(filter(matches, machines), lambda machine: machine.name, call, most=_TYPES_PER_PAGE)
     return {"InstanceTypes": [_machine(machine) for machine in found], "NextToken": token}
 
 
@@ -202,7 +202,7 @@ def describe_images(call: Call) -> Result:
         return {"Images": []}
     matches = compiled(call.params.get("Filters", []), _IMAGE_FIELDS)
     chosen = [known[image_id] for image_id in named] if named else known.values()
-    found, token = page(filter(matches, chosen), lambda image: image.id, call.params)
+    found, token = page(filter(matches, chosen), lambda image: image.id, call)
     return {"Images": [_image(image) for image in found], "NextToken": token}
 
 

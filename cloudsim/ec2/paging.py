@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import Any, TypeVar
 
+from cloudsim.ec2.call import Call
 from cloudsim.ec2.errors import AwsError, bad_value
 
 T = TypeVar("T")
@@ -24,37 +25,41 @@ def page_size(params: dict[str, Any], *, least: int = 1, most: int = PAGE_LIMIT)
     return int(size)
 
 
-def seal(last: str) -> str:
-    """A token that hides what it means."""
-    return base64.urlsafe_b64encode(f"after:{last}".encode()).decode()
+def seal(call: Call, last: str) -> str:
+    """A token that hides what it means, good for `page_token_seconds`."""
+    return base64.urlsafe_b64encode(f"after:{call.now}:{last}".encode()).decode()
 
 
-def unseal(token: str) -> str:
-    """What `seal` put in. Raises AwsError for a foreign token."""
+def unseal(call: Call, token: str) -> str:
+    """What `seal` put in. Raises AwsError for a foreign token, and for one that has expired."""
     try:
-        text = base64.urlsafe_b64decode(token).decode()
-    except (binascii.Error, UnicodeDecodeError):
-        text = ""
-    if not text.startswith("after:"):
+        name, issued, last = base64.urlsafe_b64decode(token).decode().split(":", 2)
+        age = call.now - float(issued) if name == "after" else None
+    except (binascii.Error, UnicodeDecodeError, ValueError):
+        age, last = None, ""
+    if age is None:
         raise AwsError("InvalidNextToken", "The specified NextToken is not valid")
-    return text.removeprefix("after:")
+    if age > call.world.settings.page_token_seconds:
+        raise AwsError("InvalidPaginationToken", "The specified pagination token is not valid or is expired.")
+    return last
 
 
-def unseal_number(token: str | None) -> int:
-    """The number that `seal` put in, 0 without a token. Raises AwsError for a foreign one."""
-    text = unseal(token) if token else "0"
+def unseal_number(call: Call) -> int:
+    """The number that `seal` put into the call's token, 0 without a token. Raises AwsError as `unseal`."""
+    token = call.params.get("NextToken")
+    text = unseal(call, token) if token else "0"
     if not text.isdecimal():
         raise AwsError("InvalidNextToken", "The specified NextToken is not valid")
     return int(text)
 
 
 def page(
-    items: Iterable[T], key: Callable[[T], str], params: dict[str, Any], *, most: int = PAGE_LIMIT
+    items: Iterable[T], key: Callable[[T], str], call: Call, *, most: int = PAGE_LIMIT
 ) -> tuple[list[T], str | None]:
     """One page of `items` in the order of `key` (unique), and the token of the next."""
-    token = params.get("NextToken")
-    after = unseal(token) if token else ""
-    size = page_size(params, most=most)
+    token = call.params.get("NextToken")
+    after = unseal(call, token) if token else ""
+    size = page_size(call.params, most=most)
     rest = sorted((item for item in items if key(item) > after), key=key)
     found = list(islice(rest, size))
-    return found, seal(key(found[-1])) if len(rest) > size else None
+    return found, seal(call, key(found[-1])) if len(rest) > size else None

@@ -66,7 +66,7 @@ def describe_placement_groups(call: Call) -> Result:
     return {
         "PlacementGroups": [
             _shown(group)
-            for group in call.resources(ResourceKind.PLACEMENT_GROUP)
+            for group in call.listed(ResourceKind.PLACEMENT_GROUP)
             if matches(group) and (not names or group.spec["name"] in names) and (not ids or group.id in ids)
         ]
     }

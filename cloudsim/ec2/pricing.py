@@ -39,7 +39,7 @@ def get_products(call: Call) -> Result:
         if one["serviceCode"] == service
         if all(_facts(one).get(k) == v for k, v in wanted.items())
     ]
-    found, token = page(sold, lambda one: str(one["product"]["sku"]), call.params, most=_PAGE)
+    found, token = page(sold, lambda one: str(one["product"]["sku"]), call, most=_PAGE)
     result: Result = {"FormatVersion": "aws_v1", "PriceList": [json.dumps(one) for one in found]}
     return {**result, "NextToken": token} if token else result
 

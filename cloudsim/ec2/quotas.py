@@ -39,7 +39,7 @@ def _check_service(call: Call) -> None:
 def list_service_quotas(call: Call) -> Result:
     """One page of quotas by code."""
     _check_service(call)
-    codes, token = page(QUOTA_NAMES, str, call.params, most=_PAGE)
+    codes, token = page(QUOTA_NAMES, str, call, most=_PAGE)
     result: Result = {"Quotas": [_quota(call, code, _applied(call, code)) for code in codes]}
     return {**result, "NextToken": token} if token else result
 

@@ -74,7 +74,7 @@ def describe_capacity_reservations(call: Call) -> Result:
     ]
     wanted = call.params.get("CapacityReservationIds")
     chosen = [_find(call, one) for one in wanted] if wanted else mine
-    found, token = page(chosen, lambda one: one.id, call.params)
+    found, token = page(chosen, lambda one: one.id, call)
     return {"CapacityReservations": [_reservation(call, one) for one in found], "NextToken": token}
 
 

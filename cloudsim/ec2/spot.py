@@ -83,7 +83,7 @@ def describe_spot_instance_requests(call: Call) -> Result:
     if wanted:
         listed = _named(listed, wanted)
     matches = compiled(call.params.get("Filters", []), _FIELDS, lambda vm: vm.spec["spot"]["tags"])
-    found, token = page(filter(matches, listed), lambda vm: f"{vm.seq:020}", call.params)
+    found, token = page(filter(matches, listed), lambda vm: f"{vm.seq:020}", call)
     return {"SpotInstanceRequests": [_request(vm) for vm in found], "NextToken": token}
 
 
@@ -142,7 +142,7 @@ def describe_spot_price_history(call: Call) -> Result:
         and _PRODUCT in products
         and matches(place)
     ]
-    found, token = page(places, lambda place: f"{place[1]}/{place[0]}", params)
+    found, token = page(places, lambda place: f"{place[1]}/{place[0]}", call)
     since = call.now - call.now % _PRICE_PERIOD_SECONDS
     return {
         "SpotPriceHistory": [

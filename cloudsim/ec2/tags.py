@@ -129,7 +129,7 @@ _FIELDS: dict[str, Callable[[_Tag], str | Iterable[str] | None]] = {
 def describe_tags(call: Call) -> Result:
     """Every tag of the caller's things in the region."""
     matches = compiled(call.params.get("Filters", []), _FIELDS, lambda tag: tag.as_map)
-    found, token = page(filter(matches, _all(call)), lambda tag: f"{tag.resource_id}/{tag.key}", call.params)
+    found, token = page(filter(matches, _all(call)), lambda tag: f"{tag.resource_id}/{tag.key}", call)
     return {
         "Tags": [
             {"ResourceId": tag.resource_id, "ResourceType": tag.resource_type, "Key": tag.key, "Value": tag.value}

@@ -12,6 +12,14 @@ from cloudsim.world import Market, Resource, ResourceKind, Vm, VmState, World
 
 STATE_CODES = {VmState.PENDING: 0, VmState.RUNNING: 16, VmState.SHUTTING_DOWN: 32, VmState.TERMINATED: 48}
 
+MISSING_KEY, DISABLED_KEY = "kms-key-missing", "Client.InvalidKMSKey.InvalidState"
+VOLUME_LIMIT = "Client.VolumeLimitExceeded"
+"""End codes of VMs whose volumes cannot be made: EC2 finds that out after it has accepted the launch.
+
+For a key that is missing, code and message of the reason differ (karpenter-provider-aws issue 1407).
+"""
+_OTHER_CODE = ("Client.", "Server.")
+
 _END_REASONS = {
     "user": ("Client.UserInitiatedShutdown", "User initiated shutdown"),
     "instance": ("Client.InstanceInitiatedShutdown", "Instance initiated shutdown"),
@@ -22,6 +30,9 @@ _END_REASONS = {
     ),
     "reservation-ended": ("Server.CapacityBlockEnded", "The capacity block of the instance ends"),
     "Server.InternalError": ("Server.InternalError", "Internal error on launch"),
+    MISSING_KEY: ("Server.InternalError", "Client.InternalError: Client error on launch"),
+    DISABLED_KEY: (DISABLED_KEY, "The KMS key provided is in an incorrect state"),
+    VOLUME_LIMIT: (VOLUME_LIMIT, "Volume limit exceeded. You have exceeded the storage limit of this volume type"),
 }
 
 
@@ -41,7 +52,7 @@ def _state_reason(vm: Vm) -> dict[str, str] | None:
     if not vm.end_code:
         return None
     code, text = _END_REASONS.get(vm.end_code, (vm.end_code, vm.end_code))
-    return {"Code": code, "Message": f"{code}: {text}"}
+    return {"Code": code, "Message": text if text.startswith(_OTHER_CODE) else f"{code}: {text}"}
 
 
 def transition_reason(vm: Vm) -> str:

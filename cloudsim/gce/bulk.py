@@ -11,6 +11,7 @@ from cloudsim.gce.errors import GceError, invalid
 from cloudsim.gce.instances import (
     LATE,
     POOL_EXHAUSTED,
+    check_overall_quota,
     fault_message,
     left_behind,
     refusal,
@@ -73,6 +74,7 @@ def _launch(call: Call, orders: Sequence[Order]) -> list[Vm]:
         return [refuse(call, order, code, fault_message(call, order.name, code)) for order in orders]
     orders = [left_behind(call, order) for order in batches.answered(orders, call.change)]
     try:
+        check_overall_quota(call, orders)
         room = batches.room(call.world, orders, least=1, fault=call.change)
     except LATE as error:
         return [refuse(call, order, *refusal(call, error)) for order in orders]

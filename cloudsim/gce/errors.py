@@ -31,6 +31,11 @@ _STATUS = {
 """HTTP status by reason; a reason that is not here is a 400."""
 
 
+FRONT_END = "HTTP "
+"""A reason of this beginning names a status alone: Google's front ends answer so, before the API has read the call."""
+_STATUS_NAMES = {400: "INVALID_ARGUMENT", 401: "UNAUTHENTICATED", 403: "PERMISSION_DENIED", 429: "RESOURCE_EXHAUSTED"}
+
+
 class GceError(Exception):
     """An error answer: `reason` is Google's, `status` the HTTP status."""
 
@@ -38,10 +43,21 @@ class GceError(Exception):
         super().__init__(f"{reason}: {message}")
         self.reason = reason
         self.message = message
-        self.status = _STATUS.get(reason, 400)
+        self.is_of_front_end = reason.startswith(FRONT_END)
+        self.status = int(reason.removeprefix(FRONT_END)) if self.is_of_front_end else _STATUS.get(reason, 400)
+
+    @property
+    def page(self) -> str | None:
+        """The HTML page of a front end without an API behind it, None where the answer is JSON."""
+        if not self.is_of_front_end or self.status < 500:
+            return None
+        return f"<!DOCTYPE html><html><title>Error {self.status} (Server Error)!!1</title></html>"
 
     def body(self) -> dict[str, Any]:
-        """As it is sent."""
+        """As it is sent. A front end gives no list of errors."""
+        if self.is_of_front_end:
+            name = _STATUS_NAMES.get(self.status, "UNKNOWN")
+            return {"error": {"code": self.status, "message": self.message, "status": name}}
         error = {"message": self.message, "domain": "global", "reason": self.reason}
         return {"error": {"code": self.status, "message": self.message, "errors": [error]}}
 

@@ -116,7 +116,9 @@ UNTOLD = frozenset(
     ("NVIDIA_H100_GPUS", *_ONLY_IN_CLOUD_QUOTAS, *(SPOT_PREFIX + metric for metric in _ONLY_IN_CLOUD_QUOTAS))
 )
 """Limits that hold and that regions.get has no words for: Cloud Quotas tells them."""
-QUOTAS = frozenset((*METRICS, *(SPOT_PREFIX + metric for metric in METRICS)))
+OVERALL = "GPUS_ALL_REGIONS"
+"""The limit on GPUs over all regions, models and markets. It holds beside the regional ones."""
+QUOTAS = frozenset((*METRICS, *(SPOT_PREFIX + metric for metric in METRICS), OVERALL))
 
 
 _ATTACHED = re.compile(r"(n1-standard-\d+)-(\d+)x(t4|v100)")

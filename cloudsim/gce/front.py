@@ -7,13 +7,13 @@ from collections.abc import Awaitable, Callable, Collection
 from typing import Any
 
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 
 from cloudsim.gate import Dropped, Gate
 from cloudsim.gce.call import Call, RenderCache, Result
 from cloudsim.gce.credentials import caller, token
-from cloudsim.gce.errors import THROTTLED, TROUBLE, GceError, is_operation_code, not_found
+from cloudsim.gce.errors import FRONT_END, THROTTLED, TROUBLE, GceError, is_operation_code, not_found
 from cloudsim.gce.facts import PROVIDER
 from cloudsim.gce.names import Names
 from cloudsim.gce.permissions import check
@@ -46,6 +46,8 @@ class GceFront:
             try:
                 return await self._answer(request, operation)
             except GceError as error:
+                if error.page is not None:
+                    return HTMLResponse(error.page, status_code=error.status)
                 return JSONResponse(error.body(), status_code=error.status)
 
         return endpoint
@@ -111,7 +113,8 @@ class GceFront:
         """The code to end the operation with. Raises GceError for a fault of the HTTP answer."""
         if mode is FaultMode.THROTTLE:
             raise GceError(code or THROTTLED, "Rate Limit Exceeded")
-        if operation.name in _LAUNCHES and code is not None and is_operation_code(code):
+        is_late = code is not None and is_operation_code(code) and not code.startswith(FRONT_END)
+        if operation.name in _LAUNCHES and code is not None and is_late:
             return code
         raise GceError(code or TROUBLE, "A fault was put upon this call by the simulator.")
 

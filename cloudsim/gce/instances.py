@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
 from cloudsim.gce import links, operations, views
 from cloudsim.gce.call import Call, Result, is_shown
 from cloudsim.gce.errors import GceError, not_found
-from cloudsim.gce.facts import PROVIDER
+from cloudsim.gce.facts import OVERALL, PROVIDER
 from cloudsim.gce.labels import check as check_labels
 from cloudsim.gce.listing import Kind, Listed, after, aggregated, asked, flat
 from cloudsim.gce.orders import read_order
+from cloudsim.gce.places import overall_limit, overall_used
 from cloudsim.world import (
     CapacityExhausted,
     FaultMode,
@@ -49,9 +50,18 @@ def _new(call: Call, order: Order) -> Vm:
     if call.fault is not None:
         return refuse(call, order, call.fault, fault_message(call, order.name, call.fault))
     try:
+        check_overall_quota(call, [order])
         return call.world.launch(left_behind(call, order))
     except LATE as error:
         return refuse(call, order, *refusal(call, error))
+
+
+def check_overall_quota(call: Call, orders: Sequence[Order]) -> None:
+    """Raises QuotaExceeded when the GPUs of all regions together would be too many."""
+    wanted = sum(call.world.machine(PROVIDER, order.instance_type).counted for order in orders)
+    used, limit = overall_used(call), overall_limit(call)
+    if used + wanted > limit:
+        raise QuotaExceeded(OVERALL, limit, used, wanted)
 
 
 def left_behind(call: Call, order: Order) -> Order:
@@ -81,7 +91,8 @@ def refusal(call: Call, error: WorldError) -> tuple[str, str]:
     """Code and message of one of `LATE`."""
     match error:
         case QuotaExceeded(code, limit):
-            return QUOTA_EXCEEDED, f"Quota '{code}' exceeded. Limit: {limit:.1f} in region {call.region}."
+            place = "globally" if code == OVERALL else f"in region {call.region}"
+            return QUOTA_EXCEEDED, f"Quota '{code}' exceeded. Limit: {limit:.1f} {place}."
         case ReservationFull(key) | ReservationUnusable(key):
             name = key.rpartition("/")[2]
             return POOL_EXHAUSTED, f"Specified reservation '{name}' does not have available resources for the request."

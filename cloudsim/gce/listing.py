@@ -40,12 +40,18 @@ def asked(call: Call) -> Filter:
 
 
 def after(call: Call) -> int:
-    """The position that the last page ended with. Raises GceError invalid."""
+    """The position that the last page ended with. Raises GceError invalid, also for a token that has expired."""
     token = call.query.get("pageToken")
+    if not token:
+        return 0
     try:
-        return int(base64.urlsafe_b64decode(token)) if token else 0
+        issued, position = base64.urlsafe_b64decode(token).decode().split(":")
+        age, wanted = call.now - float(issued), int(position)
     except ValueError:
         raise invalid("pageToken", "The page token is not valid.") from None
+    if age > call.world.settings.page_token_seconds:
+        raise invalid("pageToken", "The page token has expired.")
+    return wanted
 
 
 def _page(call: Call, found: Iterable[Listed], chosen: Filter) -> tuple[list[tuple[str, Result]], dict[str, Any]]:
@@ -58,7 +64,8 @@ def _page(call: Call, found: Iterable[Listed], chosen: Filter) -> tuple[list[tup
         if not chosen.matches(shown):
             continue
         if len(taken) == most:
-            return taken, {"nextPageToken": base64.urlsafe_b64encode(str(position).encode()).decode()}
+            token = base64.urlsafe_b64encode(f"{call.now}:{position}".encode()).decode()
+            return taken, {"nextPageToken": token}
         taken.append((one.zone, shown))
         position = one.position
     return taken, {}

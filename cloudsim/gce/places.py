@@ -8,7 +8,7 @@ from functools import partial
 from cloudsim.gce import links, views
 from cloudsim.gce.call import API, Call, Result
 from cloudsim.gce.errors import not_found
-from cloudsim.gce.facts import METRICS, PROVIDER, SPOT_PREFIX, UNTOLD, accelerator, machine_type
+from cloudsim.gce.facts import METRICS, OVERALL, PROVIDER, SPOT_PREFIX, UNTOLD, accelerator, machine_type
 from cloudsim.gce.listing import Kind, Listed, after, aggregated, flat
 
 MACHINE_TYPES = Kind("machineType", "machineTypes")
@@ -25,13 +25,13 @@ _EPOCH = "1969-12-31T16:00:00.000-08:00"
 
 def project(call: Call) -> Result:
     """projects.get: its number and the limit over all regions."""
-    limit = call.world.settings.default_quota_vcpus
+    limit = overall_limit(call)
     return {
         "kind": "compute#project",
         "id": links.number("project", call.project),
         "creationTimestamp": _EPOCH,
         "name": call.project,
-        "quotas": [{"metric": "GPUS_ALL_REGIONS", "limit": float(limit), "usage": float(_used(call))}],
+        "quotas": [{"metric": OVERALL, "limit": float(limit), "usage": float(overall_used(call))}],
         "selfLink": f"{API}/projects/{call.project}",
         "defaultNetworkTier": "PREMIUM",
     }
@@ -63,7 +63,15 @@ def _quota(call: Call, region_name: str, metric: str) -> Result:
     return {"metric": metric, "limit": float(limit), "usage": float(call.world.quotas.used[key])}
 
 
-def _used(call: Call) -> int:
+def overall_limit(call: Call) -> int:
+    """GPUs that the project may have in all regions together."""
+    region_name = next(iter(call.world.catalogs[PROVIDER].regions))
+    key = (PROVIDER, call.project, region_name, OVERALL)
+    return call.world.quotas.limit(key, call.world.settings.default_quota_vcpus)
+
+
+def overall_used(call: Call) -> int:
+    """GPUs that the project has in all regions together."""
     return sum(
         used
         for (provider, account, _, _), used in call.world.quotas.used.items()

@@ -208,3 +208,33 @@ def test_a_protected_vm_fails_the_call_and_keeps_the_others_of_its_zone(ec2: Any
     sim.protect(protected, protected=False)
     ec2.terminate_instances(InstanceIds=[neighbour, protected])
     assert {vm["state"] for vm in sim.instances()} == {"shutting-down"}
+
+
+def test_the_token_of_a_page_expires(ec2: Any, launch: Launch, sim: Control, clock: ManualClock) -> None:
+    sim.settings(page_token_seconds=60)
+    for _ in range(6):
+        launch()
+    token = ec2.describe_instances(MaxResults=5)["NextToken"]
+    clock.forward(60)
+    assert len(ec2.describe_instances(MaxResults=5, NextToken=token)["Reservations"]) == 1
+    clock.forward(1)
+    with refused("InvalidPaginationToken", 400):
+        ec2.describe_instances(MaxResults=5, NextToken=token)
+
+
+def test_lists_show_fresh_groups_and_volumes_late(ec2: Any, launch: Launch, sim: Control, clock: ManualClock) -> None:
+    sim.settings(resource_lag_seconds=10)
+    launch()
+    group = ec2.create_security_group(GroupName="g", Description="d")["GroupId"]
+    ec2.create_placement_group(GroupName="p", Strategy="cluster")
+    with refused("InvalidGroup.Duplicate", 400):
+        ec2.create_security_group(GroupName="g", Description="d")
+    assert ec2.describe_volumes()["Volumes"] == []
+    assert ec2.describe_placement_groups()["PlacementGroups"] == []
+    assert [one["GroupName"] for one in ec2.describe_security_groups()["SecurityGroups"]] == ["default"]
+    with refused("InvalidGroup.NotFound", 400):
+        ec2.describe_security_groups(GroupIds=[group])
+    clock.forward(10)
+    assert len(ec2.describe_volumes()["Volumes"]) == 1
+    assert len(ec2.describe_placement_groups()["PlacementGroups"]) == 1
+    assert len(ec2.describe_security_groups()["SecurityGroups"]) == 2

@@ -262,3 +262,31 @@ def test_every_vm_may_have_the_address_of_an_ssh_server_on_this_machine(
     addresses = {one["InstanceId"]: one["PublicIpAddress"] for vm in found for one in vm["Instances"]}
     assert [addresses[one] for one in ids[:2]] == ["127.0.0.1"] * 2
     assert addresses[ids[2]].startswith("198.18.")
+
+
+KEY_MISSING = ("Server.InternalError", "Client.InternalError: Client error on launch")
+KEY_DISABLED = (
+    "Client.InvalidKMSKey.InvalidState",
+    "Client.InvalidKMSKey.InvalidState: The KMS key provided is in an incorrect state",
+)
+
+
+@pytest.mark.parametrize(("key", "reason"), [("alias/nobody", KEY_MISSING), ("alias/disabled", KEY_DISABLED)])
+def test_a_key_that_cannot_be_used_ends_the_instance(
+    ec2: Any, launch: Launch, clock: ManualClock, key: str, reason: tuple[str, str]
+) -> None:
+    ebs = {"Encrypted": True, "KmsKeyId": key}
+    assert ended(ec2, launch(BlockDeviceMappings=[{"DeviceName": "/dev/sda1", "Ebs": ebs}]), clock) == reason
+
+
+def test_volumes_beyond_the_limit_end_the_instance(ec2: Any, launch: Launch, sim: Control, clock: ManualClock) -> None:
+    sim.settings(volume_gib=10)
+    assert ended(ec2, launch(), clock)[0] == "Client.VolumeLimitExceeded"
+
+
+def ended(ec2: Any, instance: Any, clock: ManualClock) -> tuple[str, str]:
+    """The state reason of an instance that has terminated."""
+    clock.forward(1)
+    (seen,) = ec2.describe_instances(InstanceIds=[instance["InstanceId"]])["Reservations"][0]["Instances"]
+    assert seen["State"]["Name"] == "terminated"
+    return seen["StateReason"]["Code"], seen["StateReason"]["Message"]

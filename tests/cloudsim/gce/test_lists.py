@@ -264,3 +264,45 @@ def test_faults_name_the_methods_of_google(sim: Control) -> None:
     for mode in ("error", "hang"):
         sim.fault("instances.insert", mode, **GCP)
     assert len(sim.faults()) == 2
+
+
+def test_the_token_of_a_page_expires(gce: Gce, sim: Control, clock: ManualClock) -> None:
+    sim.settings(page_token_seconds=60)
+    for name in ("vm-a", "vm-b"):
+        gce.insert(name)
+    token = gce("instances.list", zone=ZONE, maxResults=1)["nextPageToken"]
+    clock.forward(60)
+    (shown,) = gce("instances.list", zone=ZONE, maxResults=1, pageToken=token)["items"]
+    assert shown["name"] == "vm-b"
+    clock.forward(1)
+    with pytest.raises(Refused, match="expired"):
+        gce("instances.list", zone=ZONE, maxResults=1, pageToken=token)
+
+
+def test_pages_change_under_the_reader(gce: Gce, clock: ManualClock) -> None:
+    for name in ("vm-a", "vm-b", "vm-c"):
+        gce.insert(name)
+    token = gce("instances.list", zone=ZONE, maxResults=1)["nextPageToken"]
+    gce("instances.delete", zone=ZONE, instance="vm-b")
+    clock.forward(1)
+    gce.insert("vm-d")
+    rest = gce("instances.list", zone=ZONE, pageToken=token)["items"]
+    assert [vm["name"] for vm in rest] == ["vm-c", "vm-d"]
+
+
+def test_front_ends_answer_without_the_api(gce: Gce, sim: Control) -> None:
+    for code, kind in (("HTTP 403", "application/json"), ("HTTP 502", "text/html"), ("HTTP 503", "text/html")):
+        sim.fault("instances.insert", "error", provider="gcp", code=code)
+        url = f"{sim.url}/compute/v1/projects/sim-project/zones/{ZONE}/instances"
+        answer = httpx.post(url, json={}, headers={"Authorization": f"Bearer {issue(EMAIL)}"}, verify=NO_TLS)
+        assert (f"HTTP {answer.status_code}", answer.headers["content-type"].split(";")[0]) == (code, kind)
+        assert "errors" not in answer.text
+
+
+def test_the_limit_over_all_regions_holds_beside_those_of_the_regions(gce: Gce, sim: Control) -> None:
+    sim.quota("GPUS_ALL_REGIONS", 1, provider="gcp")
+    gce.insert("vm-a", zone="europe-west4-a")
+    (error,) = gce.insert("vm-b")["error"]["errors"]
+    assert (error["code"], "'GPUS_ALL_REGIONS' exceeded" in error["message"]) == ("QUOTA_EXCEEDED", True)
+    (quota,) = gce("projects.get")["quotas"]
+    assert (quota["limit"], quota["usage"]) == (1, 1)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import boto3
 import pytest
 
+from app.domain.leases import VmState
 from cloudsim.testing import Control, running
 from tests.cached_settings import read_settings
 from tests.workers.providers import contract
@@ -195,3 +196,18 @@ def test_a_rejected_key_is_credentials_rejected_for_every_question(backend: OnCl
                 ask(backend.provider)
     finally:
         backend.sim.credentials(bad=[])
+
+
+def test_volumes_beyond_the_limit_are_a_quota_after_the_launch(backend: OnCloudsim) -> None:
+    backend.sim.settings(volume_gib=1)
+    vm = contract.launch(backend)
+    assert contract.await_state(backend, vm.id, VmState.GONE).refusal is errors.ProviderQuotaExceeded
+
+
+def test_a_group_whose_resources_lists_do_not_show_yet_is_not_ready(backend: OnCloudsim) -> None:
+    backend.sim.settings(resource_lag_seconds=60.0)
+    with pytest.raises(errors.NotReady):
+        contract.launch(backend, group=contract.groups.GROUP)
+    assert not backend.alive()
+    backend.sim.settings(resource_lag_seconds=0.0)
+    assert contract.launch(backend, group=contract.groups.GROUP).id in backend.alive()

@@ -421,3 +421,26 @@ def test_operations_that_do_not_show_yet_are_an_unknown_outcome_of_a_batch(backe
     backend.sim.settings(operation_lag_seconds=0.0)
     batch = backend.provider.launch_batch(backend.region, params)
     assert sorted(vm.id for vm in batch.vms.values()) == sorted(backend.alive())
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        ("HTTP 403", errors.CredentialsRejected),
+        ("HTTP 502", errors.OutcomeUnknown),
+        ("HTTP 503", errors.OutcomeUnknown),
+    ],
+)
+def test_an_answer_of_a_front_end_counts_by_its_status(
+    backend: OnCloudsim, code: str, kind: type[errors.ProviderError]
+) -> None:
+    backend.sim.fault("instances.insert", "error", code=code, **GCP)
+    with pytest.raises(kind) as caught:
+        contract.launch(backend)
+    assert type(caught.value) is kind
+
+
+def test_the_quota_over_all_regions_is_a_quota(backend: OnCloudsim) -> None:
+    backend.sim.quota("GPUS_ALL_REGIONS", 0, **GCP)
+    with pytest.raises(errors.ProviderQuotaExceeded, match="GPUS_ALL_REGIONS"):
+        contract.launch(backend)
