@@ -4,11 +4,13 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 
 import structlog
 
 from app.db.fleet import accounts
-from app.domain.offerings import Driver
+from app.domain.offerings import Driver, Offering
+from app.domain.vm_parts import image_key
 from app.settings import AccountSettings, Settings
 from app.settings.accounts import account_from_json
 from app.settings.reservations import ReservationSettings
@@ -78,7 +80,7 @@ class Accounts:
         with self._database.begin() as connection:
             for account in self._configured.values():
                 config = account.model_dump(mode="json", exclude_defaults=True)
-                connection.execute(*accounts.save_account(account.name, account.provider, config))
+                connection.execute(*accounts.save_account(account.name, account.provider, config, account.vm_parts))
             connection.execute(*accounts.drain_accounts(names))
             if self._configured:
                 connection.execute(*accounts.ensure_regions(self._places(self._configured)))
@@ -127,18 +129,14 @@ class Accounts:
         """The port of the SSH server in the VMs of an account."""
         return self._config(name).ssh_port
 
-    def disk_gib(self, name: str, requested: int, image: Image) -> int:
-        """GiB that the provider bills for all network disks of a VM.
+    def named_images(self, name: str) -> tuple[str, ...]:
+        """The names by which leases may request an image of an account."""
+        return tuple(sorted(self._config(name).images))
 
-        These are the boot disk, at least as large as the image, and the account's data disk.
-        """
-        account = self._config(name)
-        disks = (max(requested, image.disk_gib), account.data_disk_gib or 0)
-        return sum(account.billed_gib(gib) for gib in disks)
-
-    def has_public_address(self, name: str, *, requested: bool) -> bool:
-        """Whether a VM gets a public address."""
-        return requested and self._config(name).public_addresses
+    def with_image(self, offering: Offering, named: str | None, image: Image) -> Offering:
+        """The offering with the parts that a VM gets if it is launched there now. `named`: the image of the request."""
+        image_gib = {image_key(named, offering.type.gpu.driver): image.disk_gib}
+        return replace(offering, parts=replace(self._config(offering.key.account).vm_parts, image_gib=image_gib))
 
     def is_extendable(self, name: str) -> bool:
         """Whether leases that are placed in the account may be extended."""
@@ -194,11 +192,13 @@ class Accounts:
         name, region, wanted, driver = key
         try:
             with self._reaching(name):
-                return now + _IMAGE_SECONDS, self.provider(name).image(region, wanted, driver)
+                image = self.provider(name).image(region, wanted, driver)
         except InvalidSpec as error:
             if wanted is None:
                 raise  # its offerings are set aside, which takes the place of remembering it here
             return now + _NO_IMAGE_SECONDS, error
+        self._database.run(accounts.save_image_size(name, region, image_key(wanted, driver), image.disk_gib))
+        return now + _IMAGE_SECONDS, image
 
     def check_identity(self, name: str) -> None:
         """Asks the account who it is and pins that at first use.

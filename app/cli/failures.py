@@ -16,7 +16,7 @@ _ADVICE: Mapping[str, str] = {
     "budget_exceeded": "release leases, ask for a shorter or cheaper one, or request a higher budget",
     "quota_exceeded": "release leases, or request a higher quota; `gpulease quota show` lists the limits",
     "spend_cap": "create a lease with a higher --max-cost, or without",
-    "price_cap": "raise --max-price, or leave it out",
+    "price_cap": "raise --max-price or leave it out, or request another quote",
     "provider_quota": "use another provider or region, or ask an operator to raise the account's quota",
     "provider_auth": "ask an operator: the provider rejects the account's credentials",
     "provider_error": "create the lease again, or use another provider",

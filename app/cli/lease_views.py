@@ -31,16 +31,16 @@ def state(item: Json) -> Text:
 
 
 def extension(before: Json, after: Json) -> str:
-    """What an extension adds: `extended by 4 h until 2026-01-01 …; adds at most 88.00 USD of compute at 22.00 USD/h`."""
+    """What an extension adds: `extended by 4 h until 2026-01-01 …; adds at most 88.00 USD at 22.00 USD/h`."""
     old, new = times.parse_time(before.get("expires_at")), times.parse_time(after.get("expires_at"))
     if old is None or new is None:
         return "extended"
     added = (new - old).total_seconds()
     text = f"extended by {times.duration(added)} until {after['expires_at']}"
-    rate = at(after, "placement.price_per_hour")
+    rate = at(after, "cost.rate_per_hour") or at(after, "estimate.price_per_hour")
     if rate is None:
         return text
-    return f"{text}; adds at most {rounded(Decimal(rate) * int(added) / 3600)} USD of compute at {rounded(rate)} USD/h"
+    return f"{text}; adds at most {rounded(Decimal(rate) * int(added) / 3600)} USD at {rounded(rate)} USD/h"
 
 
 def reason(item: Json) -> str | None:
@@ -80,7 +80,7 @@ def cost(item: Json) -> str | None:
 
 
 def estimate(item: Json) -> str | None:
-    """`43.92 USD for 2 h`: the compute total for the term, with its extensions. None without an estimate."""
+    """`43.92 USD for 2 h`: what the term costs at most, with its extensions. None without an estimate."""
     total = rounded(at(item, "estimate.price_for_term"))
     created, end = times.parse_time(item.get("created_at")), times.parse_time(item.get("expires_at"))
     if total is None or ends(item):
@@ -187,11 +187,11 @@ def _gpus(item: Json) -> Iterable[tuple[str, object]]:
 
 def _money(item: Json) -> Iterable[tuple[str, object]]:
     currency = at(item, "cost.currency") or "USD"
-    prices = ("cost.rate_per_hour", "placement.price_per_hour", "estimate.price_per_hour")
+    prices = ("cost.rate_per_hour", "estimate.price_per_hour")
     price_now = None if ends(item) else next((rate for path in prices if (rate := at(item, path))), None)
     yield "cost", cost(item)
     yield "price", money(_with_parts(item, rounded(price_now)), f"{currency}/h")
-    yield "compute total", estimate(item)
+    yield "total", estimate(item)
     yield "not included", not_included(item.get("cost"))
 
 

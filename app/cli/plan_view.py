@@ -24,7 +24,7 @@ CANDIDATES: Columns = (
     ("LOCATION", lambda item: location(item.get("offering"))),
     ("MARKET", "offering.market"),
     ("GPUS", lambda item: gpus(item.get("offering"))),
-    ("USD/H", price("offering.price_per_hour")),
+    ("USD/H", price("rate_per_hour")),
     ("TOTAL USD", price("price_for_term")),
     ("ACCOUNT", "offering.account"),
 )
@@ -67,15 +67,16 @@ def sheet(document: Json) -> Sheet:
 def offer(document: Json, term_seconds: int) -> RenderableType:
     """What a create would start with: instance type, location, price and total for the term."""
     first, *others = document["candidates"]
-    prices = [float(price) for other in others if (price := at(other, "offering.price_per_hour")) is not None]
+    prices = [float(price) for other in others if (price := other.get("rate_per_hour")) is not None]
     upto = f", up to {rounded(max(prices))} USD/h" if prices else ""
     return details(
         [
             ("instance type", f"{at(first, 'offering.instance_type')} ({gpus(first['offering'])})"),
             ("location", location(first["offering"])),
             ("market", at(first, "offering.market")),
-            ("compute price", _per_hour(document)),
-            ("compute total", _total(document, term_seconds)),
+            ("price", _per_hour(document)),
+            ("total", _total(document, term_seconds)),
+            ("disks", disks(first)),
             ("not included", not_included(document.get("cost"))),
             ("if unavailable", f"{len(others)} other offerings{upto}" if others else None),
             ("quota", None if at(document, "quota.fits") else quota(document)),
@@ -87,7 +88,7 @@ def offer(document: Json, term_seconds: int) -> RenderableType:
 
 def _facts(document: Json, term_seconds: int) -> Iterable[tuple[str, object]]:
     cost = [_per_hour(document), _total(document, term_seconds)]
-    yield "compute cost", ", ".join(part for part in cost if part) or None
+    yield "cost", ", ".join(part for part in cost if part) or None
     yield "not included", not_included(document.get("cost")) if any(cost) else None
     yield "quota", quota(document)
     yield "budget", budget(document)
@@ -97,6 +98,12 @@ def _facts(document: Json, term_seconds: int) -> Iterable[tuple[str, object]]:
 def _per_hour(document: Json) -> str | None:
     per_hour = rounded(at(document, "cost.per_hour"))
     return f"{per_hour} {at(document, 'cost.currency') or 'USD'}/h" if per_hour else None
+
+
+def disks(candidate: Json) -> str | None:
+    """`75 GiB billed`: of all network disks, which can exceed the requested size."""
+    size = candidate.get("disk_gib")
+    return None if size is None else f"{size} GiB billed"
 
 
 def _total(document: Json, term_seconds: int) -> str | None:

@@ -18,7 +18,7 @@ PATH = "/v1/quotes"
 
 _COLUMNS: output.Columns = (
     ("ID", "id"),
-    ("USD/H", "price_per_hour"),
+    ("USD/H", "rate_per_hour"),
     ("TOTAL USD", "total"),
     ("VALID UNTIL", "valid_until"),
 )
@@ -27,7 +27,7 @@ _COLUMNS: output.Columns = (
 def quote(session: Session, options: LeaseOptions) -> None:
     """Get a price for a lease that holds for 15 minutes. Creates no lease.
 
-    `gpulease lease create --quote ID` creates the lease. Its compute never costs more per hour.
+    `gpulease lease create --quote ID` creates the lease. It starts nowhere at a higher price per hour.
     """
     api = session.api(operator=options.tenant is not None)
     body = for_tenant(api, request_body(options), options.tenant)
@@ -44,8 +44,9 @@ def view(document: "Json") -> "Table":
     return output.details(
         [
             ("quote", document.get("id")),
-            ("price", f"at most {rounded(document.get('price_per_hour'))} {currency}/h"),
+            ("price", f"at most {rounded(document.get('rate_per_hour'))} {currency}/h"),
             ("total", total and f"{total} {currency} for the term"),
+            ("disks", plan_view.disks(candidates[0]) if candidates else None),
             ("valid until", f"{document.get('valid_until')} ({output.since(document.get('valid_until'))})"),
             ("first choice", " ".join(filter(None, (at(offering, "instance_type"), location(offering))))),
             ("gpus", gpus(offering)),

@@ -103,6 +103,7 @@ EXCLUSIONS: Mapping[str, str] = {
     "no_price": "price unknown",
     "price_cap": "above the maximum price",
     "spend_cap": "above the spend cap in a minute",
+    "quote": "above the quote",
     "cordoned": "account cordoned by operators",
     "account": "account not usable",
     "reservation": "reservation not usable",

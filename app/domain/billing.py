@@ -6,7 +6,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from decimal import Decimal
+from decimal import ROUND_CEILING, Decimal
 
 from app.domain.rates import Rate
 
@@ -24,6 +24,11 @@ def cost(price_per_hour: Decimal, duration: timedelta) -> Decimal:
 def stored_cost(price_per_hour: Decimal, duration: timedelta) -> Decimal:
     """USD to a millionth, as it is stored."""
     return cost(price_per_hour, duration).quantize(_STORED)
+
+
+def term_cost(rate: Rate, ttl_seconds: int) -> Decimal:
+    """USD of a whole term at `rate`, rounded up to a millionth: a limit of this amount pays for every second of it."""
+    return cost(rate.total, timedelta(seconds=ttl_seconds)).quantize(_STORED, rounding=ROUND_CEILING)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

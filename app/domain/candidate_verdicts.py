@@ -10,11 +10,12 @@ from typing import Any
 
 from app.domain import quotas
 from app.domain.cool_off import CoolOffReason
-from app.domain.lease_offerings import reservation_objection, spend_cap_objection
+from app.domain.lease_offerings import quote_objection, reservation_objection, spend_cap_objection
 from app.domain.offerings import CoolOff, Offering, OfferingKey
 from app.domain.placement import PATIENCE, much_dearer
 from app.domain.placement_failure import not_listed
 from app.domain.provider_messages import public_code
+from app.domain.rates import rate_at
 from app.domain.reservations import Term
 
 
@@ -103,9 +104,13 @@ class PlacementFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgedCandidate:
-    """A candidate with its verdict. `message` is a clause for the tenant. `since` is None where it is not known."""
+    """A candidate with its verdict. `rate`: USD an hour, all parts. `message` is a clause for the tenant.
+
+    `since` is None where it is not known.
+    """
 
     offering: Offering
+    rate: Decimal
     verdict: CandidateVerdict
     message: str
     since: datetime | None
@@ -140,6 +145,7 @@ def judge(facts: PlacementFacts, candidates: Iterable[Offering]) -> Iterator[Jud
         cooling = offering.cool_off if offering.cooling(facts.now) else None
         yield JudgedCandidate(
             offering=offering,
+            rate=rate_at(offering, facts.term.parts).total,
             verdict=verdict,
             message=message,
             since=None if attempt is None else attempt.ended_at or attempt.created_at,
@@ -150,7 +156,9 @@ def judge(facts: PlacementFacts, candidates: Iterable[Offering]) -> Iterator[Jud
 
 def is_free(facts: PlacementFacts, offering: Offering) -> bool:
     """Whether nothing keeps the lease from launching at an offering that fits. Most are in cool-off when it matters."""
-    if offering.cooling(facts.now) or spend_cap_objection(offering, facts.term) is not None:
+    if offering.cooling(facts.now):
+        return False
+    if quote_objection(offering, facts.term) or spend_cap_objection(offering, facts.term):
         return False
     return next(_obstacles(facts, offering, None), None) is None
 

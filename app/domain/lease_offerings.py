@@ -18,17 +18,24 @@ LEAST_RUN = timedelta(minutes=1)
 """A VM that the spend cap pays for less time is not launched."""
 
 
-def term_of(request: LeaseRequest, tenant_id: str, now: datetime, spendable: Decimal | None = None) -> Term:
-    """The term of a lease that is requested at `now`. `spendable`: USD; None: no spend cap."""
+def term_of(
+    request: LeaseRequest,
+    tenant_id: str,
+    now: datetime,
+    *,
+    spendable: Decimal | None = None,
+    max_rate: Decimal | None = None,
+) -> Term:
+    """The term of a lease that is requested at `now`. See `Term`."""
     waits = timedelta(seconds=request.wait_seconds)
     return Term(
         tenant_id=tenant_id,
         expires_at=now + timedelta(seconds=request.ttl_seconds),
         wait_until=now + waits,
         waits=waits,
+        parts=request.parts,
         spendable=spendable,
-        disk_gib=request.disk_gib,
-        public_ip=request.public_ip,
+        max_rate=max_rate,
     )
 
 
@@ -55,15 +62,29 @@ def term_objection(offering: Offering, term: Term, now: datetime, *, launching: 
     objection = reservation_objection(offering, term, now, launching=launching)
     if objection is not None:
         return Excluded(offering=offering, code=Exclusion.RESERVATION, detail=objection)
+    objection = quote_objection(offering, term)
+    if objection is not None:
+        return Excluded(offering=offering, code=Exclusion.QUOTE, detail=objection)
     objection = spend_cap_objection(offering, term)
     return None if objection is None else Excluded(offering=offering, code=Exclusion.SPEND_CAP, detail=objection)
+
+
+def quote_objection(offering: Offering, term: Term) -> str | None:
+    """Why the lease's quote does not cover a VM at the offering. None: it does, or the lease has no quote."""
+    if term.max_rate is None or offering.price_per_hour is None:
+        return None
+    rate = rate_at(offering, term.parts)
+    if rate.total <= term.max_rate:
+        return None
+    usd, quoted = format_money(rate.total), format_money(term.max_rate)
+    return f"costs {usd} USD an hour with its disks and address, and the quote covers {quoted}"
 
 
 def spend_cap_objection(offering: Offering, term: Term) -> str | None:
     """Why what is left of the spend cap does not pay for a VM at the offering. None: it does, or there is no cap."""
     if term.spendable is None or offering.price_per_hour is None:
         return None
-    rate = rate_at(offering, disk_gib=term.disk_gib, public_ip=term.public_ip).total
+    rate = rate_at(offering, term.parts).total
     if cost(rate, LEAST_RUN) <= term.spendable:
         return None
     left, usd = format_money(term.spendable), format_money(rate)

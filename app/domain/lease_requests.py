@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import Any, Self
 
 from app.domain.offerings import GpuVendor, Interconnect, MarketWish
+from app.domain.vm_parts import PartsWish
 
 
 class OnInterruption(StrEnum):
@@ -154,6 +155,11 @@ class LeaseRequest:
     on_gpu_failure: OnGpuFailure = OnGpuFailure.NOTIFY
     idle: IdleRule | None = None
     benchmark: BenchmarkWish = BenchmarkWish.OFF
+
+    @property
+    def parts(self) -> PartsWish:
+        """What decides the size of the VM's disks and whether it gets a public address."""
+        return PartsWish(disk_gib=self.disk_gib, public_ip=self.public_ip, image=self.image)
 
     @property
     def wants_agent(self) -> bool:

@@ -185,6 +185,8 @@ class Lease:
     """The database may have lost an extension: a hold was set, and the VM's deadline tag was not read since."""
     max_cost: Decimal | None = None
     """USD: the spend cap. None: no cap."""
+    max_rate: Decimal | None = None
+    """USD an hour that its VM may cost with all its parts at launch. None: no quote limits it."""
     cost_closed: Decimal = Decimal(0)
     """USD of past attempts and past prices."""
     cost_reached_at: datetime | None = None

@@ -73,6 +73,7 @@ GROUP_TEXTS: Mapping[Exclusion, tuple[str, str]] = MappingProxyType(
             "are reservations that the lease cannot use",
         ),
         Exclusion.SPEND_CAP: ("costs more in a minute than max_cost", "cost more in a minute than max_cost"),
+        Exclusion.QUOTE: ("costs more than the quote", "cost more than the quote"),
     }
 )
 """What one offering, and what several offerings, of a group have in common."""

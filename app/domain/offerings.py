@@ -10,6 +10,7 @@ from enum import StrEnum
 
 from app.domain.gpu_benchmarks import MeasuredPerformance
 from app.domain.reservations import Reservation
+from app.domain.vm_parts import PartsFacts
 
 
 class Market(StrEnum):
@@ -183,7 +184,8 @@ class Offering:
     `images`: names of the images that the account has besides its default image. `launches` and `refusals` count
     recent ones: old ones are dropped. `ready_seconds`: average time from launch to ready. `obstacle`: why the account
     cannot buy it at all. `disk_price_per_gib_month`: USD for the kind of network disk that gpulease attaches.
-    `address_price_per_hour`: USD for a public IPv4 address. `benchmark`: of its GPUs. None: unknown.
+    `address_price_per_hour`: USD for a public IPv4 address. `benchmark`: of its GPUs. None: unknown. `parts`: what the
+    account gives its VMs besides compute.
     """
 
     key: OfferingKey
@@ -202,6 +204,7 @@ class Offering:
     account_problem: str | None = None
     disk_price_per_gib_month: Decimal | None = None
     address_price_per_hour: Decimal | None = None
+    parts: PartsFacts = PartsFacts()  # noqa: RUF009 - it is frozen
     obstacle: Obstacle | None = None
     reservation: Reservation | None = None
     benchmark: MeasuredPerformance | None = None

@@ -61,6 +61,7 @@ class Exclusion(StrEnum):
     ACCOUNT = "account"
     RESERVATION = "reservation"
     SPEND_CAP = "spend_cap"
+    QUOTE = "quote"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

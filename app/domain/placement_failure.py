@@ -29,14 +29,15 @@ def why_exhausted(
     errors: Sequence[dict[str, Any]],
     over_quota: int,
     not_ready: Sequence[Reason] = (),
-    no_slot: Sequence[str] = (),
+    passed_over: Sequence[Reason] = (),
     *,
     over_budget: int = 0,
 ) -> Reason:
     """The reason for a pass without a plan. `errors`: the failures of the pass as stored on its attempts.
 
     `over_quota`, `over_budget`: number of offerings skipped for quota, or for a budget. `not_ready`: why accounts and regions with candidates could
-    not be used, starting with the best candidate's. `no_slot`: why reservations were passed over.
+    not be used, starting with the best candidate's. `passed_over`: why offerings could not be
+    planned for this lease: a reservation without a free slot, or a price above its quote.
     """
     if errors:
         return _from_errors(errors)
@@ -44,10 +45,10 @@ def why_exhausted(
         return not_ready[0]
     if over_budget or over_quota:
         return _over_limits(over_quota, over_budget)
-    if no_slot:
-        return _no_capacity(no_slot[0])
+    if passed_over:
+        return passed_over[0]
     if ranking.candidates:
-        return _no_capacity("every offering that fits is in cool-off after refusals")
+        return no_capacity("every offering that fits is in cool-off after refusals")
     return _from_exclusions(ranking)
 
 
@@ -104,29 +105,29 @@ def _from_exclusions(ranking: Ranking) -> Reason:
     details = {excluded.code: excluded.detail for excluded in reversed(ranking.excluded)}
     code = next((code for code in _BY_EXCLUSION if code in details), None)
     if code is Exclusion.RESERVATION:
-        return _no_capacity(details[code])
+        return no_capacity(details[code])
     if code is Exclusion.ACCOUNT:
         return replace(AUTH, provider_message=details[code])
-    return _no_capacity("no offering fits the request at present") if code is None else _BY_EXCLUSION[code]
+    return no_capacity("no offering fits the request at present") if code is None else _BY_EXCLUSION[code]
 
 
-def _no_capacity(message: str) -> Reason:
+def no_capacity(message: str) -> Reason:
+    """The reason where no offering can take the lease at present."""
     return Reason(ReasonCode.CAPACITY_EXHAUSTED, message, Origin.SYSTEM)
 
 
 _BY_EXCLUSION: Mapping[Exclusion, Reason] = {
     Exclusion.PRICE_CAP: Reason(ReasonCode.PRICE_CAP, "every offering that fits costs more than max_price_per_hour"),
+    Exclusion.QUOTE: Reason(ReasonCode.PRICE_CAP, "every offering that fits costs more than the quote"),
     Exclusion.SPEND_CAP: Reason(
         ReasonCode.SPEND_CAP, "what is left of max_cost pays no offering that fits for a minute"
     ),
     Exclusion.IMAGE: Reason(
         ReasonCode.IMAGE_MISSING, "no account of the offerings that fit has the image asked for any more"
     ),
-    Exclusion.RESERVATION: _no_capacity("no reservation that fits can be used"),
+    Exclusion.RESERVATION: no_capacity("no reservation that fits can be used"),
     Exclusion.ACCOUNT: AUTH,
-    Exclusion.RESERVED_ONLY: _no_capacity(
-        "the types that fit are sold only as reserved capacity, and none is reserved"
-    ),
+    Exclusion.RESERVED_ONLY: no_capacity("the types that fit are sold only as reserved capacity, and none is reserved"),
     Exclusion.NO_DRIVER_IMAGE: Reason(
         ReasonCode.IMAGE_MISSING, "no account names an image with the driver of the types that fit"
     ),

@@ -1,4 +1,7 @@
-"""What a VM costs an hour: compute, network disks and the public address."""
+"""What a VM costs an hour: compute, network disks and the public address. Nothing else adds these parts up.
+
+Quotes, plans, admission, planning and billing use `rate_at`. `app.db.leases.billing` adds the stored parts in SQL.
+"""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -6,6 +9,7 @@ from decimal import Decimal
 from enum import StrEnum
 
 from app.domain.offerings import Market, Offering
+from app.domain.vm_parts import PartsWish
 
 HOURS_PER_MONTH = Decimal(730)
 """The month in which providers state the price of storage: 8,760 hours a year divided by twelve."""
@@ -44,14 +48,19 @@ class Rate:
         return self.compute + (self.disk or Decimal(0)) + (self.address or Decimal(0))
 
 
-def rate_at(offering: Offering, *, disk_gib: int, public_ip: bool) -> Rate:
+def disk_gib_at(offering: Offering, wish: PartsWish) -> int:
+    """Billed GiB of all network disks of a VM at `offering`."""
+    return offering.parts.billed_disk_gib(wish, offering.type.gpu.driver)
+
+
+def rate_at(offering: Offering, wish: PartsWish) -> Rate:
     """The rate of a VM at `offering`, to a millionth. Raises ValueError when the offering has no price."""
     if offering.price_per_hour is None:
         msg = "an offering without a price has no rate"
         raise ValueError(msg)
     per_month, address = offering.disk_price_per_gib_month, offering.address_price_per_hour
-    disk = None if per_month is None else (per_month * disk_gib / HOURS_PER_MONTH).quantize(_STORED)
-    if not public_ip:
+    disk = None if per_month is None else (per_month * disk_gib_at(offering, wish) / HOURS_PER_MONTH).quantize(_STORED)
+    if not offering.parts.gives_address(wish):
         address = Decimal(0)
     return Rate(compute=offering.price_per_hour, disk=disk, address=address)
 
@@ -69,7 +78,7 @@ def list_price(offering: Offering, offerings: Iterable[Offering]) -> Decimal | N
     return prices.get(offering.key.zone, min(prices.values(), default=None))
 
 
-def least_rate(candidates: Iterable[Offering], *, disk_gib: int, public_ip: bool) -> Decimal:
+def least_rate(candidates: Iterable[Offering], wish: PartsWish) -> Decimal:
     """USD an hour of the cheapest candidate, all parts: what admission counts. Zero without a candidate."""
-    rates = (rate_at(offering, disk_gib=disk_gib, public_ip=public_ip).total for offering in candidates)
+    rates = (rate_at(offering, wish).total for offering in candidates)
     return min(rates, default=Decimal(0))

@@ -116,6 +116,7 @@ RELAXATIONS: Mapping[Exclusion, Change | None] = MappingProxyType(
         Exclusion.ACCOUNT: None,
         Exclusion.RESERVATION: None,
         Exclusion.SPEND_CAP: None,
+        Exclusion.QUOTE: None,
     }
 )
 """How a request is changed so that a rule no longer excludes an offering. None: no request changes that."""

@@ -4,6 +4,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
 
+from app.domain.vm_parts import PartsWish
+
 ENDING_MARGIN = timedelta(minutes=5)
 """A lease ends this long before its reservation, so that its VM is gone when the reservation ends."""
 
@@ -47,16 +49,17 @@ class Reservation:
 class Term:
     """The part of a lease that placement reads besides its requirements. `waits`: how long it may wait for capacity in all.
 
-    `spendable`: USD that its next VM may cost, with the disk and address of the request. None: no spend cap.
+    `parts`: what it requests besides compute. `spendable`: USD that its next VM may cost. None: no spend cap.
+    `max_rate`: USD an hour that its VM may cost with all its parts. None: no quote limits it.
     """
 
     tenant_id: str
     expires_at: datetime
     wait_until: datetime
     waits: timedelta
+    parts: PartsWish
     spendable: Decimal | None = None
-    disk_gib: int = 0
-    public_ip: bool = True
+    max_rate: Decimal | None = None
 
 
 def lasting_objection(reservation: Reservation, term: Term, now: datetime) -> str | None:

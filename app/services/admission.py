@@ -62,7 +62,7 @@ class Needs:
 def needs_of(principal: Principal, tenant_id: TenantId, checked: CheckedRequest, *, members: int = 1) -> Needs:
     """What leases of a checked request need."""
     request = checked.new.request
-    rate = checked.ranked.least_rate(disk_gib=request.disk_gib, public_ip=request.public_ip)
+    rate = checked.ranked.least_rate(request.parts)
     budgets = budget_parameters(
         tenant_id,
         rate=rate,

@@ -137,7 +137,7 @@ def _placement(
 
 def _term(row: _Row, lease: LeaseFacts) -> Term:
     """The term of a lease that is placed, or of the same request made now. It is always that of the lease's tenant."""
-    term = term_of(lease.request, row["tenant_id"], lease.now)
+    term = term_of(lease.request, row["tenant_id"], lease.now, max_rate=row["max_rate"])
     if not lease.places:
         return replace(term, spendable=row["max_cost"])
     spendable = None if row["max_cost"] is None else row["max_cost"] - row["cost_closed"]

@@ -17,6 +17,7 @@ from app.db.groups.members import NewMembers, insert_members, member_name
 from app.domain.group_events import GroupQueued
 from app.domain.groups import GroupState
 from app.domain.ids import GroupId, TenantId
+from app.domain.rates import rate_at
 from app.domain.ssh_keys import describe as describe_ssh_key
 from app.services import audit
 from app.services.acting_tenant import whose
@@ -123,7 +124,9 @@ async def _create(
     await connection.execute(writes.add(_group_values(principal, tenant_id, group_id, new)))
     members = _members(principal, group_id, new, needs)
     await connection.execute(
-        *insert_members(replace(members, claims=claims, estimated_price_per_hour=best.price_per_hour))
+        *insert_members(
+            replace(members, claims=claims, estimated_price_per_hour=rate_at(best, lease.request.parts).total)
+        )
     )
     queued = GroupQueued(group_id=group_id, name=new.name, size=new.size, min_size=new.min_size)
     await connection.execute(append(tenant_id, NewEvent(queued, principal.request_id)))

@@ -6,7 +6,6 @@ Quota comes last. All leases of a tenant wait for its row, so the lock is held f
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from decimal import Decimal
 from types import SimpleNamespace
 from typing import Any
 
@@ -19,6 +18,7 @@ from app.db.core.ids import new_id
 from app.db.leases import reads, statements
 from app.domain.events import LeaseQueued
 from app.domain.ids import LeaseId, TenantId
+from app.domain.rates import Rate, rate_at
 from app.domain.ssh_keys import describe as describe_ssh_key
 from app.services.acting_tenant import whose
 from app.services.admission import Admission, BudgetsChanged, Needs, NoRoom, admit_lease, check_terms, needs_of
@@ -67,7 +67,7 @@ class LeaseCreation:
         what `repeatable` raises.
         """
         tenant_id = whose(principal, new.tenant_id)
-        new = new.at_quoted_price()
+        new.check_differences()
         checked = check_request(await self._catalogue.snapshot(), tenant_id, new)
         needs = needs_of(principal, tenant_id, checked)
         for _ in range(_TRIES):
@@ -121,7 +121,7 @@ class _Work:
             await check_terms(connection, tenant_id, new.request.ttl_seconds)
             raise checked.refusal or no_offering(checked, operator=self.principal.is_operator)
         new = await with_ssh_keys(connection, new, tenant_id=tenant_id, key_id=self.principal.key_id)
-        values = self._values(new, checked.best.price_per_hour)
+        values = self._values(new, rate_at(checked.best, new.request.parts))
         rows = await fetch(connection, reads.CREATE, values)
         if not rows:
             await check_terms(connection, tenant_id, new.request.ttl_seconds)
@@ -134,7 +134,7 @@ class _Work:
             await record_lease(connection, self.principal, "lease.create", row, after=after)
         return row
 
-    def _values(self, new: CreateLease, price: Decimal | None) -> dict[str, Any]:
+    def _values(self, new: CreateLease, rate: Rate) -> dict[str, Any]:
         name = new.request.name or f"lease-{self.lease_id[-8:]}"
         return {
             "lease_id": self.lease_id,
@@ -142,8 +142,9 @@ class _Work:
             "name": name,
             "labels": _text(new.request.labels),
             "request": _text(replace(new.request, name=name).as_stored()),
-            "estimated_price_per_hour": price,
+            "estimated_price_per_hour": rate.total,
             "minimum_rate": self.needs.budgets["rate"],
+            "max_rate": new.max_rate,
             "max_cost": new.max_cost,
             "key_id": self.principal.key_id,
             "quote_id": None if new.quote is None else new.quote.id,

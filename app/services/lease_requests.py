@@ -1,6 +1,6 @@
 """Checks of a lease request that need more than the type of a field."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from decimal import Decimal
 from ipaddress import ip_network
 
@@ -35,10 +35,15 @@ class CreateLease:
         """The part of the request that placement reads."""
         return Requirements.of(self.request)
 
-    def at_quoted_price(self) -> "CreateLease":
-        """The call with the quoted price as its ceiling. Raises InvalidRequest where it differs from the quote."""
+    @property
+    def max_rate(self) -> Decimal | None:
+        """USD an hour that the VM may cost with all its parts: the quoted rate. None: no quote limits it."""
+        return None if self.quote is None else self.quote.rate_per_hour
+
+    def check_differences(self) -> None:
+        """Raises InvalidRequest where the call differs from its quote."""
         if self.quote is None:
-            return self
+            return
         detail = f"differs from {self.quote.id}: leave it out, or request another quote"
         errors = [FieldError(f"#/body/{name}", detail) for name in self.quote.changed_fields(self.request)]
         if self.quote.has_script and self.startup_script is None:
@@ -46,7 +51,6 @@ class CreateLease:
             errors.append(FieldError("#/body/startup_script", detail))
         if errors:
             raise InvalidRequest(errors=errors)
-        return replace(self, request=self.quote.capped(self.request))
 
     def check_quote(self) -> None:
         """Raises QuoteExpired."""

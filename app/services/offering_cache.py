@@ -19,6 +19,7 @@ from app.domain.offerings import Offering
 from app.domain.placement import Ranking, Requirements
 from app.domain.rates import least_rate
 from app.domain.reservations import Term
+from app.domain.vm_parts import PartsWish
 from app.services.ttl_cache import Kept
 
 _MOST_RANKINGS = 256
@@ -33,20 +34,20 @@ class Ranked:
 
     ranking: Ranking
     minimum: quotas.Amounts
-    _rates: dict[tuple[int, bool], Decimal] = field(default_factory=dict, repr=False, compare=False)
+    _rates: dict[PartsWish, Decimal] = field(default_factory=dict, repr=False, compare=False)
 
     def only(self, candidates: tuple[Offering, ...]) -> "Ranked":
         """The same with some of the candidates."""
         ranking = placement.Ranking(candidates=candidates, excluded=self.ranking.excluded)
         return Ranked(ranking=ranking, minimum=quotas.minimum(candidates))
 
-    def least_rate(self, *, disk_gib: int, public_ip: bool) -> Decimal:
-        """USD an hour of the cheapest candidate, all parts. Computed once for equal disks and addresses."""
-        known = self._rates.get((disk_gib, public_ip))
+    def least_rate(self, wish: PartsWish) -> Decimal:
+        """USD an hour of the cheapest candidate, all parts. Computed once for equal values of `wish`."""
+        known = self._rates.get(wish)
         if known is None:
-            known = least_rate(self.ranking.candidates, disk_gib=disk_gib, public_ip=public_ip)
+            known = least_rate(self.ranking.candidates, wish)
             if len(self._rates) < _MOST_RANKINGS:
-                self._rates[disk_gib, public_ip] = known
+                self._rates[wish] = known
         return known
 
 
@@ -80,7 +81,7 @@ class CatalogueSnapshot:
     _missed: dict[Requirements, NearMisses] = field(default_factory=dict, repr=False, compare=False)
 
     def rank_for(self, wish: Requirements, term: Term) -> Ranked:
-        """The ranking for one lease, with the reservations that its tenant may use, and what its spend cap pays for."""
+        """The ranking for one lease, with what its tenant, its term, its spend cap and its quote allow."""
         ranked = self.rank(wish)
         if not self._differs(term):
             return ranked
@@ -127,7 +128,7 @@ class CatalogueSnapshot:
 
     def _differs(self, term: Term) -> bool:
         """Whether the ranking for this term may differ from that of its requirements."""
-        return self._has_reservations or term.spendable is not None
+        return self._has_reservations or term.spendable is not None or term.max_rate is not None
 
     def near_misses(self, wish: Requirements, term: Term) -> NearMisses:
         """The excluded offerings of `rank_for`, grouped. Computed once for equal requirements, where terms make no difference."""

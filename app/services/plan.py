@@ -2,19 +2,20 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from decimal import Decimal
 
 from app.db.fleet import accounts
 from app.db.tenancy import budgets as budget_statements
 from app.db.tenancy import quota_limits
 from app.domain import quotas
-from app.domain.billing import cost
+from app.domain.billing import term_cost
 from app.domain.ids import TenantId
-from app.domain.lease_offerings import term_of
+from app.domain.lease_requests import LeaseRequest
 from app.domain.near_misses import ExcludedGroup
 from app.domain.offerings import Offering
 from app.domain.placement import Excluded
+from app.domain.rates import Rate, disk_gib_at, rate_at
 from app.services.acting_tenant import whose
 from app.services.admission import check_terms, needs_of
 from app.services.budgets import BudgetNeed, budget_needs
@@ -24,7 +25,7 @@ from app.services.lease_requests import CreateLease
 from app.services.lease_ssh_keys import with_ssh_keys
 from app.services.offering_cache import OfferingCache, Ranked
 from app.services.principal import Principal
-from app.services.request_checks import CheckedRequest, check_request
+from app.services.request_checks import CheckedRequest, check_request, request_term
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,10 +41,15 @@ class Need:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """`rank` counts from 1. `quota_fits`: the tenant's quota has room for this offering in whole."""
+    """`rank` counts from 1. `quota_fits`: the tenant's quota has room for this offering in whole.
+
+    `rate`: USD an hour with all parts. `disk_gib`: billed GiB of all network disks. `price_for_term`: USD, all parts.
+    """
 
     rank: int
     offering: Offering
+    rate: Rate
+    disk_gib: int
     price_for_term: Decimal
     quota_fits: bool
 
@@ -77,15 +83,10 @@ class PlanService:
         state = await self._state(principal, tenant_id, checked)
         if checked.refusal is not None:
             raise checked.refusal
-        ranked, term = checked.ranked, term_of(new.request, tenant_id, snapshot.as_of, new.max_cost)
+        ranked, term = checked.ranked, request_term(checked.new, tenant_id, snapshot.as_of)
         needs = state.needs(ranked)
         candidates = tuple(
-            Candidate(
-                rank=number,
-                offering=offering,
-                price_for_term=cost(offering.price_per_hour or Decimal(0), timedelta(seconds=new.request.ttl_seconds)),
-                quota_fits=not quotas.shortages(state.limits, state.used, quotas.amounts(offering)),
-            )
+            _candidate(number, offering, checked.new.request, state)
             for number, offering in enumerate(ranked.ranking.candidates, start=1)
         )
         return Plan(
@@ -115,6 +116,18 @@ class PlanService:
             budgets=budgets,
             launches_stopped=brakes.hold is not None or brakes.launches_stopped is not None,
         )
+
+
+def _candidate(rank: int, offering: Offering, request: LeaseRequest, state: "_State") -> Candidate:
+    rate = rate_at(offering, request.parts)
+    return Candidate(
+        rank=rank,
+        offering=offering,
+        rate=rate,
+        disk_gib=disk_gib_at(offering, request.parts),
+        price_for_term=term_cost(rate, request.ttl_seconds),
+        quota_fits=not quotas.shortages(state.limits, state.used, quotas.amounts(offering)),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

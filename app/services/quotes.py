@@ -39,7 +39,7 @@ class QuoteService:
         if not plan.candidates:
             snapshot = await self._catalogue.snapshot()
             raise no_offering(check_request(snapshot, tenant_id, new), operator=principal.is_operator)
-        price = QuotedPrice.of(plan.candidates[0].offering, new.request)
+        price = QuotedPrice.of(plan.candidates[0].rate, new.request.ttl_seconds)
         values = {
             "id": new_id("quote"),
             "tenant_id": tenant_id,
@@ -47,6 +47,7 @@ class QuoteService:
             "request": stored_request(new.request, ssh_keys=new.ssh_keys, startup_script=new.startup_script),
             "plan": to_jsonable_python(render(within_price(plan))),
             "price_per_hour": price.rate.compute,
+            "rate_per_hour": price.rate.total,
             "total": price.total,
         }
         async with self._database.transaction(principal.tenant_id) as connection:
@@ -69,8 +70,8 @@ class QuoteService:
 
 
 def within_price(plan: Plan) -> Plan:
-    """The plan with the candidates that cost at most as much as the first one."""
-    ceiling = plan.candidates[0].offering.price_per_hour
-    kept = [one for one in plan.candidates if ceiling is None or (one.offering.price_per_hour or 0) <= ceiling]
+    """The plan with the candidates that cost at most as much as the first one, with all parts."""
+    ceiling = plan.candidates[0].rate.total
+    kept = [one for one in plan.candidates if one.rate.total <= ceiling]
     ranked = tuple(replace(one, rank=rank) for rank, one in enumerate(kept, start=1))
     return replace(plan, candidates=ranked)

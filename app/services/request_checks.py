@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from datetime import datetime
 from decimal import Decimal
 from difflib import get_close_matches
 
@@ -11,7 +12,9 @@ from app.domain.lease_requests import GpuRequest
 from app.domain.money import format_money
 from app.domain.near_misses import NearMisses
 from app.domain.offerings import Offering
-from app.domain.placement import Exclusion, Ranking
+from app.domain.placement import Exclusion, Ranking, Requirements
+from app.domain.rates import least_rate
+from app.domain.reservations import Term
 from app.services.errors import (
     FieldError,
     InvalidRequest,
@@ -55,13 +58,18 @@ def check_request(snapshot: CatalogueSnapshot, tenant_id: str, new: CreateLease)
     unknown = next(_unknown_names(new, names, is_complete=snapshot.is_complete), None)
     if unknown is None and new.request.gpu is not None:
         new = replace(new, request=replace(new.request, gpu=_resolved(new.request.gpu, names)))
-    term = term_of(new.request, tenant_id, snapshot.as_of, new.max_cost)
+    term = request_term(new, tenant_id, snapshot.as_of)
     ranked = snapshot.rank_for(new.requirements, term)
     if unknown is not None or ranked.ranking.candidates:
         return CheckedRequest(new=new, ranked=ranked, refusal=unknown)
     never = _unknown_image(new, ranked.ranking) or _low_price_cap(snapshot, tenant_id, new, ranked.ranking)
     near = snapshot.near_misses(new.requirements, term)
     return CheckedRequest(new=new, ranked=ranked, refusal=never, near=near, is_complete=snapshot.is_complete)
+
+
+def request_term(new: CreateLease, tenant_id: str, now: datetime) -> Term:
+    """What placement reads of a create call besides its requirements."""
+    return term_of(new.request, tenant_id, now, spendable=new.max_cost, max_rate=new.max_rate)
 
 
 def _resolved(gpu: GpuRequest, names: CatalogueNames) -> GpuRequest:
@@ -144,22 +152,34 @@ def _unknown_image(new: CreateLease, ranking: Ranking) -> ServiceError | None:
 def _low_price_cap(
     snapshot: CatalogueSnapshot, tenant_id: str, new: CreateLease, ranking: Ranking
 ) -> ServiceError | None:
-    """The refusal of a price cap that alone excludes every offering. `ranking`: one without candidates.
+    """The refusal of a price cap, or of a quote, that alone excludes every offering. `ranking`: one without candidates.
 
     An offering that only a passing reason excludes may fit later, so the cap is not refused.
     """
-    cap = new.request.max_price_per_hour
-    if cap is None or any(one.code in _PERHAPS_PASSING for one in ranking.excluded):
+    request, cap = new.request, new.request.max_price_per_hour
+    if any(one.code in _PERHAPS_PASSING for one in ranking.excluded):
         return None
-    without = replace(new, request=replace(new.request, max_price_per_hour=None))
-    term = term_of(new.request, tenant_id, snapshot.as_of, new.max_cost)
-    fitting = snapshot.rank_for(without.requirements, term).ranking.candidates
+    term = request_term(new, tenant_id, snapshot.as_of)
+    if new.max_rate is not None:
+        fitting = snapshot.rank_for(new.requirements, replace(term, max_rate=None)).ranking.candidates
+        if fitting:
+            lowest = least_rate(fitting, request.parts)
+            detail = (
+                f"was {_usd(new.max_rate)} with all parts, and the cheapest offering that fits costs {_usd(lowest)}"
+            )
+            return _price_cap_too_low("quote_id", detail, lowest)
+    if cap is None:
+        return None
+    without = Requirements.of(replace(request, max_price_per_hour=None))
+    fitting = snapshot.rank_for(without, term).ranking.candidates
     lowest = min((o.price_per_hour for o in fitting if o.price_per_hour is not None), default=None)
     if lowest is None:
         return None
-    quoted = new.quote is not None
-    field, verb = ("quote_id", "was") if quoted else ("max_price_per_hour", "is")
-    detail = f"{verb} {_usd(cap)}, and the cheapest offering that fits costs {_usd(lowest)}"
+    detail = f"is {_usd(cap)}, and the cheapest offering that fits costs {_usd(lowest)}"
+    return _price_cap_too_low("max_price_per_hour", detail, lowest)
+
+
+def _price_cap_too_low(field: str, detail: str, lowest: Decimal) -> PriceCapTooLow:
     return PriceCapTooLow(
         errors=[FieldError(f"#/body/{field}", detail)],
         extra={"lowest_price_per_hour": format_money(lowest)},

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
+from decimal import Decimal
 from math import ceil
 from typing import Any
 
@@ -13,6 +14,7 @@ from app.domain.lease_offerings import for_term, is_visible, term_of
 from app.domain.lease_requests import GpuRequest, LeaseRequest
 from app.domain.offerings import Interconnect, MarketWish, Offering
 from app.domain.placement import Requirements
+from app.domain.rates import rate_at
 from app.domain.sizing.assumptions import assumptions
 from app.domain.sizing.configs import shape_of
 from app.domain.sizing.fits import GIB, GpuClass, GpuFit, fits, gpu_classes
@@ -48,13 +50,16 @@ class SizingRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelSizing:
-    """`fits` and `offerings`: the cheapest first. `lease` is a request for the first offering. None: nothing fits."""
+    """`fits` and `offerings`: the cheapest first, offerings with the rate of the lease there in USD an hour.
+
+    `lease` is a request for the first offering. None: nothing fits.
+    """
 
     shape: ModelShape
     parts: MemoryParts
     assumptions: tuple[str, ...]
     fits: tuple[GpuFit, ...]
-    offerings: tuple[Offering, ...]
+    offerings: tuple[tuple[Offering, Decimal], ...]
     lease: LeaseRequest | None
     as_of: datetime
 
@@ -170,11 +175,12 @@ def _price_of(choice: _Choice) -> tuple[bool, Any, str, int]:
     return (not prices, min(prices, default=0), gpu.model, gpu.memory_gib)
 
 
-def _cheapest(choices: Iterable[_Choice]) -> tuple[Offering, ...]:
+def _cheapest(choices: Iterable[_Choice]) -> tuple[tuple[Offering, Decimal], ...]:
     """The cheapest zone of each instance type and market."""
-    by_type: dict[tuple[str, str, str], Offering] = {}
-    for offering in sorted((o for choice in choices for o in choice.candidates), key=lambda o: o.price_per_hour or 0):
-        by_type.setdefault((offering.provider, offering.key.instance_type, str(offering.key.market)), offering)
+    by_type: dict[tuple[str, str, str], tuple[Offering, Decimal]] = {}
+    priced = ((o, rate_at(o, choice.request.parts).total) for choice in choices for o in choice.candidates)
+    for offering, rate in sorted(priced, key=lambda one: one[0].price_per_hour or 0):
+        by_type.setdefault((offering.provider, offering.key.instance_type, str(offering.key.market)), (offering, rate))
     return tuple(by_type.values())[:_MOST_OFFERINGS]
 
 

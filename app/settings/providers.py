@@ -16,6 +16,7 @@ from app.domain.groups import MOST_MEMBERS, GroupPlacement
 from app.domain.invoices import FocusDialect
 from app.domain.labels import KEY_PATTERN
 from app.domain.offerings import Market
+from app.domain.vm_parts import PartsFacts
 from app.settings.account_tags import TagRules, check_labels, check_tags
 from app.settings.reservations import ReservationKind, ReservationSettings, check_reservations
 
@@ -43,6 +44,10 @@ class AccountSettings(BaseModel):
 
     reservation_kinds: ClassVar[tuple[ReservationKind, ...]] = ()
     """The kinds of reservation that the provider has."""
+
+    disk_sizes_gib: ClassVar[tuple[int, ...]] = ()
+    """Sizes by which the provider bills network disks, ascending: a disk costs what the next larger size costs.
+    Empty: a disk costs what its own size costs."""
 
     provider: str
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9-]{0,39}$")
@@ -116,9 +121,14 @@ class AccountSettings(BaseModel):
         """A configured reservation by name."""
         return next((reservation for reservation in self.reservations if reservation.name == name), None)
 
-    def billed_gib(self, gib: int) -> int:
-        """GiB that the provider bills for a network disk of this size."""
-        return gib
+    @property
+    def vm_parts(self) -> PartsFacts:
+        """What a VM of the account gets besides compute, without its images."""
+        return PartsFacts(
+            data_disk_gib=self.data_disk_gib or 0,
+            disk_sizes_gib=self.disk_sizes_gib,
+            public_addresses=self.public_addresses,
+        )
 
     @property
     def is_extendable(self) -> bool:

@@ -19,7 +19,8 @@ _FAMILIES = {
     ),
     "deeplearning-platform-release": ("common-cu129-ubuntu-2404-nvidia-580",),
 }
-_DISK_GIB = 20
+_DISK_GIB = {"ubuntu-os-accelerator-images": 20, "deeplearning-platform-release": 50}
+"""Least boot disk by project."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +30,11 @@ class Image:
     project: str
     family: str
     release: str
-    disk_gib: int = _DISK_GIB
+
+    @property
+    def disk_gib(self) -> int:
+        """The least boot disk."""
+        return _DISK_GIB[self.project]
 
     @property
     def name(self) -> str:

@@ -10,7 +10,7 @@ const ADVICE = {
   budget_exceeded: "Release a lease, request a shorter or cheaper one, or ask for a higher budget.",
   quota_exceeded: "Release a lease, request fewer GPUs, or ask an operator for a higher quota.",
   capacity_exhausted: `Let the next lease wait for capacity. ${OTHERS}`,
-  price_cap: "Raise the maximum price per hour, or remove it.",
+  price_cap: "Raise or remove the maximum price per hour, or request another quote.",
   provider_quota: `An operator must raise the quota at the provider. ${OTHERS}`,
   provider_auth: "An operator must repair the credentials of the cloud account.",
   provider_error: `Try again in a few minutes. ${OTHERS}`,

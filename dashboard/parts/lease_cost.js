@@ -35,7 +35,7 @@ export function LeaseCost({ lease }) {
       ["Cost", html`<span class="strong"><${Accrued} cost=${cost} /></span>`],
       ["Rate", rateText(cost)],
       lease.max_cost !== null ? ["Max cost", html`<${Meter} used=${cost.accrued} limit=${lease.max_cost} show=${usd} />`] : ["Max cost", "none"],
-      estimate && ["Estimate", `${usd(estimate.price_for_term)} for the term, ${usd(estimate.price_per_hour)} an hour, compute only`],
+      estimate && ["Estimate", `${usd(estimate.price_for_term)} for the term, ${usd(estimate.price_per_hour)} an hour, with disks and address`],
       lease.quote_id && ["Quote", html`<${Quoted} lease=${lease} />`],
       ["Not included", [...missingOf(cost), "traffic"].join(", ")],
       ["Created", html`<${Ago} at=${lease.created_at} />`],
@@ -51,5 +51,5 @@ export function LeaseCost({ lease }) {
 function Quoted({ lease }) {
   const kept = mayManageLeases() && now() - Date.parse(lease.created_at) < QUOTES_KEPT_MS;
   const { data } = useLive(kept ? `/v1/quotes/${lease.quote_id}` : null, 3600);
-  return data ? html`at most ${usd(data.price_per_hour)} an hour for the VM, ${usd(data.total)} in total` : html`<span class="id">${lease.quote_id}</span>`;
+  return data ? html`launched at ${usd(data.rate_per_hour)} an hour or less, ${usd(data.total)} in total` : html`<span class="id">${lease.quote_id}</span>`;
 }

@@ -66,10 +66,10 @@ function Planned({ plan, request: { ttl_seconds: term, max_cost: cap }, quote })
     ${first
       ? html`
           <dl class="sums">
-            <div><dt>Price per hour</dt><dd>${usd(first.offering.price_per_hour)}</dd></div>
+            <div><dt>Price per hour</dt><dd>${usd(first.rate_per_hour)}</dd></div>
             <div><dt>Total for ${span(term)}</dt><dd>${usd(first.price_for_term)}</dd></div>
           </dl>
-          <p class="note">Compute only, of the first offering. gpulease tries the offerings in this order.${Number(cap) < Number(first.price_for_term) && ` At this price the lease reaches its max cost after ${span((Number(cap) / Number(first.offering.price_per_hour)) * 3600)}.`}</p>
+          <p class="note">Of the first offering, with ${first.disk_gib} GiB of network disks and its public address. gpulease tries the offerings in this order.${Number(cap) < Number(first.price_for_term) && ` At this price the lease reaches its max cost after ${span((Number(cap) / Number(first.rate_per_hour)) * 3600)}.`}</p>
           <${Quote} live=${quote} />
           <${Offers} offers=${offers.slice(0, SHOWN)} />
           ${offers.length > SHOWN && html`<p class="note">${counted(offers.length - SHOWN, "more offering")}.</p>`}
@@ -100,14 +100,14 @@ const Offers = ({ offers }) => html`
       <thead><tr><th scope="col">Offering</th><th scope="col" class="n">USD/h</th><th scope="col" class="n">Total</th></tr></thead>
       <tbody>
         ${offers.map(
-          ({ key, offering, price_for_term: total, quota_fits: fits, zones }) => html`
+          ({ key, offering, rate_per_hour: rate, price_for_term: total, quota_fits: fits, zones }) => html`
             <tr key=${key}>
               <th scope="row">${gpuCount(offering.gpu)} <span class="muted">${marketName(offering.market)}</span>
                 <span class="under">${offering.instance_type}, <${ZoneOf} place=${offering} zones=${zones} /></span>
                 ${!fits && html`<span class="under bad">exceeds the quota</span>`}
                 ${offering.availability.status === "cooling_off" && html`<span class="under">in cool-off after a refusal</span>`}
               </th>
-              <td class="n">${usd(offering.price_per_hour)}</td>
+              <td class="n">${usd(rate)}</td>
               <td class="n">${usd(total)}</td>
             </tr>
           `,

@@ -60,7 +60,7 @@ async def test_a_new_lease_is_queued_and_shows_the_request_with_its_defaults(ali
         "price_per_hour": "1.006",
         "price_for_term": "1.006",
         "currency": "USD",
-        "covers": "compute",
+        "covers": "compute_disk_address",
     }
     assert lease["actions"] == {
         "release": {"available": True, "reason_code": None},

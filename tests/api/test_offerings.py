@@ -148,7 +148,12 @@ async def test_a_plan_shows_order_exclusions_quota_and_cost_and_changes_nothing(
         (2, "g5.xlarge", True),
         (3, "g5.12xlarge", True),
     ]
-    assert plan["cost"] == {"per_hour": "1.006", "for_term": "2.012", "currency": "USD", "covers": "compute"}
+    assert plan["cost"] == {
+        "per_hour": "1.006",
+        "for_term": "2.012",
+        "currency": "USD",
+        "covers": "compute_disk_address",
+    }
     assert [(one["code"], one["offering"]["market"]) for one in plan["excluded"]] == [
         ("market", "spot"),
         ("gpu_model", "on_demand"),

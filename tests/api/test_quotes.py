@@ -1,5 +1,6 @@
 """POST /v1/quotes, and leases that are created from a quote."""
 
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -46,25 +47,76 @@ async def test_a_quote_is_the_plan_with_its_price_for_the_term(alice: Caller) ->
     assert (await alice.get(f"/v1/quotes/{quote['id']}")).json() == quote
 
 
+PARTS = """
+    INSERT INTO part_price (account, region, part, instance_type, price, price_as_of, price_source, price_live)
+    SELECT DISTINCT account, region, part, '*', price, now(), 'test', true
+    FROM offering, (VALUES ('disk', 0.073), ('address', 0.005)) AS p (part, price)
+"""
+SMALL = {**ASKED, "disk_gib": 30}
+
+
+async def test_quote_plan_and_admission_count_the_disks_and_the_address_that_are_billed(
+    alice: Caller, fleet: Fleet
+) -> None:
+    fleet.run(PARTS)
+    fleet.run("""UPDATE account SET vm_parts = '{"data_disk_gib": 200}'""")
+    fleet.run("""INSERT INTO account_region (account, region) SELECT DISTINCT account, region FROM offering
+        ON CONFLICT DO NOTHING""")
+    fleet.run("""UPDATE account_region SET image_gib = '{"driver:nvidia": 75}'""")
+    quote = await quoted(alice, disk_gib=30)
+    rate = Decimal("1.006") + Decimal("0.0275") + Decimal("0.005")
+    assert (Decimal(quote["rate_per_hour"]), Decimal(quote["total"])) == (rate, rate * 2)
+    first = quote["plan"]["candidates"][0]
+    assert (first["disk_gib"], Decimal(first["rate_per_hour"]), Decimal(first["price_for_term"])) == (
+        275,
+        rate,
+        rate * 2,
+    )
+    plan = (await alice.post("/v1/leases/plan", json=SMALL)).json()
+    assert (Decimal(plan["cost"]["per_hour"]), Decimal(plan["cost"]["for_term"])) == (rate, rate * 2)
+    lease = (await alice.post("/v1/leases", json={"quote_id": quote["id"]})).json()
+    assert (Decimal(lease["estimate"]["price_per_hour"]), lease["estimate"]["covers"]) == (rate, "compute_disk_address")
+    assert fleet.run("SELECT minimum_rate, max_rate FROM lease") == [{"minimum_rate": rate, "max_rate": rate}]
+
+
+async def test_an_account_without_public_addresses_quotes_none(alice: Caller, fleet: Fleet) -> None:
+    fleet.run(PARTS)
+    fleet.run("""UPDATE account SET vm_parts = '{"public_addresses": false}'""")
+    quote = await quoted(alice, disk_gib=100)
+    assert Decimal(quote["rate_per_hour"]) == Decimal("1.016")
+
+
+async def test_a_quote_covers_dearer_disks_no_more_than_dearer_compute(
+    make_settings: MakeSettings, alice: Caller, fleet: Fleet
+) -> None:
+    fleet.run(PARTS)
+    quote = await quoted(alice)
+    fleet.run("UPDATE part_price SET price = price * 2 WHERE part = 'disk'")
+    async with serving(make_settings()) as other:
+        problem = await refused(Caller(other, alice.key, alice.tenant_id), quote_id=quote["id"])
+    assert (problem["code"], pointers(problem)) == ("price_cap_too_low", ["#/body/quote_id"])
+
+
 async def test_a_quote_of_what_nothing_serves_is_refused_like_the_lease(alice: Caller) -> None:
     answer = await alice.post("/v1/quotes", json={**ASKED, "regions": ["us-east-1"], "min_vcpus": 1000})
     assert (answer.status_code, answer.json()["code"]) == (409, "no_offering")
 
 
-async def test_a_lease_needs_only_the_quote_and_never_costs_more_an_hour(alice: Caller) -> None:
+async def test_a_lease_needs_only_the_quote_and_never_costs_more_an_hour(alice: Caller, fleet: Fleet) -> None:
     quote = await quoted(alice)
     made = await alice.post("/v1/leases", json={"quote_id": quote["id"]})
     assert made.status_code == 201, made.text
     lease = made.json()
     assert (lease["quote_id"], lease["labels"]) == (quote["id"], {"team": "a"})
-    assert lease["request"]["max_price_per_hour"] == "1.006000"
+    [stored] = fleet.run("SELECT max_rate FROM lease")
+    assert stored["max_rate"] == Decimal(quote["rate_per_hour"])
     assert (lease["request"]["ttl_seconds"], lease["request"]["gpu"]["model"]) == (7200, "A10G")
 
 
-async def test_a_lower_maximum_of_the_caller_stays(alice: Caller) -> None:
+async def test_a_maximum_of_the_caller_stays(alice: Caller) -> None:
     quote = await quoted(alice, max_price_per_hour="9")
     made = await alice.post("/v1/leases", json={"quote_id": quote["id"], **ASKED, "max_price_per_hour": "9"})
-    assert made.json()["request"]["max_price_per_hour"] == "1.006000"
+    assert made.json()["request"]["max_price_per_hour"] == "9"
 
 
 async def test_what_decides_no_price_may_differ_and_the_rest_must_equal_the_quote(alice: Caller) -> None:

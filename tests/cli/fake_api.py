@@ -24,7 +24,7 @@ TENANT_KEY = "gpl_tenant_secret"
 OPERATOR_KEY = "gpl_operator_secret"
 TENANT_ID = "tenant_01"
 NO_CONTENT = 204
-COMPUTE: Json = {"currency": "USD", "covers": "compute"}
+ALL_PARTS: Json = {"currency": "USD", "covers": "compute_disk_address"}
 
 
 @dataclass(frozen=True)
@@ -79,8 +79,8 @@ def a_lease(number: int = 1, **changes: Any) -> Json:
         "interruption": None,
         "labels": {},
         "attempts_count": 0,
-        "cost": {"accrued": "0.00", "rate_per_hour": None, "as_of": "2026-06-01T10:00:00Z", **COMPUTE},
-        "estimate": {"price_per_hour": "21.96", "price_for_term": "175.68", **COMPUTE},
+        "cost": {"accrued": "0.00", "rate_per_hour": None, "as_of": "2026-06-01T10:00:00Z", **ALL_PARTS},
+        "estimate": {"price_per_hour": "21.96", "price_for_term": "175.68", **ALL_PARTS},
         "version": 1,
         "created_at": "2026-06-01T10:00:00Z",
         "running_at": None,
@@ -111,7 +111,7 @@ ACTIVE: Json = {
     "state": "active",
     "ready_at": "2026-06-01T10:01:40Z",
     "connection": {"public_ip": "203.0.113.9", "ssh_command": "ssh ubuntu@203.0.113.9"},
-    "cost": {"accrued": "1.25", "rate_per_hour": "21.96", "as_of": "2026-06-01T10:02:00Z", **COMPUTE},
+    "cost": {"accrued": "1.25", "rate_per_hour": "21.96", "as_of": "2026-06-01T10:02:00Z", **ALL_PARTS},
 }
 RELEASING: Json = {"state": "releasing", "release_requested_at": "2026-06-01T11:00:00Z", "connection": None}
 RELEASED: Json = {"state": "released", "terminal": True, "ended_at": "2026-06-01T11:00:09Z"}

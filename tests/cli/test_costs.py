@@ -152,7 +152,8 @@ def test_a_quote_is_requested_like_a_lease_and_shows_its_price(api: FakeApi, cli
     api.documents["POST", "/v1/quotes"] = {
         "id": "quote_01",
         "plan": plan,
-        "price_per_hour": "21.96",
+        "price_per_hour": "21.90",
+        "rate_per_hour": "21.96",
         "total": "43.92",
         "currency": "USD",
         "valid_until": until,

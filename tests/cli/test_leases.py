@@ -7,8 +7,8 @@ import pytest
 from tests.cli.conftest import Cli
 from tests.cli.fake_api import (
     ACTIVE,
+    ALL_PARTS,
     BOOTING,
-    COMPUTE,
     NO_CAPACITY,
     OPERATOR_KEY,
     PROVISIONING,
@@ -225,12 +225,12 @@ def test_names_from_others_cannot_steer_the_terminal(api: FakeApi, cli: Cli) -> 
 
 
 def test_extend_adds_a_duration_and_shows_the_added_cost(api: FakeApi, cli: Cli) -> None:
-    api.add(a_lease(1, expires_at="2026-01-01T12:00:00Z", placement={"price_per_hour": "22.00"}))
+    api.add(a_lease(1, expires_at="2026-01-01T12:00:00Z", estimate={"price_per_hour": "22.00"}))
     extended = cli("lease", "extend", "train-1", "90m")
     assert extended.exit_code == 0
     (asked,) = api.calls("POST", "/v1/leases/lease_01/extend")
     assert asked.body == {"extend_by_seconds": 5400}
-    note = "extended by 1 h 30 min until 2026-01-01T13:30:00Z; adds at most 33.00 USD of compute at 22.00 USD/h\n"
+    note = "extended by 1 h 30 min until 2026-01-01T13:30:00Z; adds at most 33.00 USD at 22.00 USD/h\n"
     assert extended.stderr == note
 
 
@@ -363,11 +363,11 @@ def test_what_the_detail_says_is_not_repeated(api: FakeApi, cli: Cli) -> None:
 
 
 def test_the_total_is_for_the_term_with_its_extensions(api: FakeApi, cli: Cli) -> None:
-    estimate = {"price_per_hour": "21.96", "price_for_term": "43.92", **COMPUTE}
+    estimate = {"price_per_hour": "21.96", "price_for_term": "43.92", **ALL_PARTS}
     api.add(a_lease(1, created_at="2999-01-01T10:00:00Z", expires_at="2999-01-01T12:00:00Z", estimate=estimate))
     shown = cli("lease", "show", "lease_01").stdout
     assert "43.92 USD for 2 h" in shown
-    assert "compute total" in shown
+    assert "total" in shown
 
 
 def test_an_unknown_model_names_the_known_ones(api: FakeApi, cli: Cli) -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tests.cli.conftest import Cli
-from tests.cli.fake_api import COMPUTE, PLACE, FakeApi, Json, a_lease
+from tests.cli.fake_api import ALL_PARTS, PLACE, FakeApi, Json, a_lease
 from tests.cli.terminal import Terminal
 
 REQUEST = ["--gpu", "H100:8", "--ttl", "2h"]
@@ -30,7 +30,14 @@ def _offering(number: int) -> Json:
 
 def _a_plan() -> Json:
     candidates = [
-        {"rank": n, "offering": _offering(n), "price_for_term": f"{2 * n + 100}.1248", "quota_fits": True}
+        {
+            "rank": n,
+            "offering": _offering(n),
+            "rate_per_hour": f"{n + 50}.0624",
+            "disk_gib": 75,
+            "price_for_term": f"{2 * n + 100}.1248",
+            "quota_fits": True,
+        }
         for n in range(1, 29)
     ]
     codes = {f"rule_{n}": n for n in range(1, 12)} | {"gpu_model": 680, "gpu_count": 12}
@@ -57,7 +64,7 @@ def _a_plan() -> Json:
         "excluded": each,
         "excluded_by_reason": groups,
         "quota": {"fits": True, "resources": [need]},
-        "cost": {"per_hour": "51.0624", "for_term": "102.1248", **COMPUTE},
+        "cost": {"per_hour": "51.0624", "for_term": "102.1248", **ALL_PARTS},
         "as_of": "2026-06-01T10:00:00Z",
     }
 
@@ -70,8 +77,8 @@ def test_a_plan_fits_one_screen(api: FakeApi, cli: Cli) -> None:
     assert len(lines) <= 23, result.stdout
     assert max(len(line.rstrip()) for line in lines) <= 80
     for fact in (
-        "compute cost  51.06 USD/h, 102.12 USD for 2 h",
-        "not included  disk, public address, traffic",
+        "cost          51.06 USD/h, 102.12 USD for 2 h",
+        "not included  traffic",
         "gpus: 8 requested, 56 of 64 available",
         "18 more candidates: --all",
         "other GPU model",
@@ -161,13 +168,13 @@ def test_create_does_not_ask_without_a_terminal(api: FakeApi, cli: Cli) -> None:
 def test_ended_leases_show_no_login_and_no_expiry(api: FakeApi, cli: Cli) -> None:
     connection = {"ssh_command": "ssh ubuntu@203.0.113.9", "public_ip": "203.0.113.9"}
     ended = {"connection": connection, "expires_at": "2999-06-01T10:00:00Z", "state": "released", "terminal": True}
-    cost = {"accrued": "1.2345", "rate_per_hour": None, "currency": "USD", "covers": "compute"}
+    cost = {"accrued": "1.2345", "rate_per_hour": None, "currency": "USD", "covers": "compute_disk_address"}
     api.add(a_lease(1, **ended, cost=cost, ended_at="2026-06-01T10:00:00Z"))
     shown = cli("lease", "show", "lease_01").stdout
     assert "cost  1.2345 USD\n" in re.sub(r" +\n", "\n", re.sub(r" {3,}", "  ", shown))
-    assert "disk, public address, traffic" in shown
+    assert "traffic" in shown
     assert "ended" in shown
     assert "connect" not in shown
     assert "expires" not in shown
     assert "price" not in shown
-    assert "compute total" not in shown
+    assert "total" not in shown

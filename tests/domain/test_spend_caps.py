@@ -70,7 +70,7 @@ def test_what_the_cap_does_not_pay_for_a_minute_is_excluded(left: str | None, fi
         LeaseRequest(name="t", instance_types=("g5.xlarge",), ttl_seconds=3600, disk_gib=1000),
         "tenant_a",
         NOW,
-        None if left is None else Decimal(left),
+        spendable=None if left is None else Decimal(left),
     )
     ranking = for_term(Ranking(candidates=(priced,), excluded=()), term, NOW, launching=True)
     assert bool(ranking.candidates) is fits

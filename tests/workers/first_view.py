@@ -35,7 +35,7 @@ _SHOW = [
     text(f"INSERT INTO offering ({_COLUMNS}) SELECT {_AS_OF_NOW} FROM seed_view.offering"),
     text("INSERT INTO part_price SELECT * FROM seed_view.part_price"),
     text("""
-        UPDATE account_region SET service_quotas = seen.service_quotas, listed = seen.listed, cycles = seen.cycles,
+        UPDATE account_region SET service_quotas = seen.service_quotas, image_gib = seen.image_gib, listed = seen.listed, cycles = seen.cycles,
             listing_calls = seen.listing_calls, listing_seconds = seen.listing_seconds,
             last_listing_started_at = now(), last_complete_listing_at = now()
         FROM seed_view.account_region AS seen

@@ -47,9 +47,8 @@ def _ranking(runtime: Runtime, group: GroupFacts, row: Any) -> Ranking:
         expires_at=terms.expires_at,
         wait_until=group.wait_until,
         waits=timedelta(seconds=request.wait_seconds),
+        parts=request.parts,
         spendable=None if terms.max_cost is None else Decimal(terms.max_cost),
-        disk_gib=request.disk_gib,
-        public_ip=request.public_ip,
     )
     return for_term(runtime.catalogue.ranking(Requirements.of(request), row.now), term, row.now, launching=True)
 

@@ -1,12 +1,13 @@
 """Refreshing the offerings: types, zones, prices, service quotas, and a check of the account's credentials."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import structlog
 from sqlalchemy import Connection
 
 from app.db.fleet import accounts, jobs, offerings
+from app.domain.offerings import Driver
 from workers.jobs import part_prices
 from workers.jobs.price_changes import find_price_changes, record_price_changes
 from workers.providers.errors import ProviderError
@@ -28,6 +29,7 @@ def refresh(runtime: Runtime, account: str, region: str) -> int:
     provider = runtime.accounts.provider(account)
     offered = provider.offered(region)
     limits = provider.service_quotas(region)
+    _look_up_images(runtime, account, region, {one.type.gpu.driver for one in offered if one.obstacle is None})
     name = runtime.accounts.provider_name(account)
     with runtime.database.begin() as connection:
         connection.execute(offerings.lock_region(account, region))
@@ -67,6 +69,19 @@ def refresh_prices(runtime: Runtime, account: str, region: str) -> int:
         record_price_changes(runtime, changed)
         runtime.catalogue.forget()
     return len(prices)
+
+
+def _look_up_images(runtime: Runtime, account: str, region: str, drivers: Iterable[Driver]) -> None:
+    """Stores the sizes of all images that leases may boot from, so that quotes and admission know what a disk costs.
+
+    An image that cannot be looked up sets nothing aside here. The launch that needs it does.
+    """
+    named = [(name, Driver.NVIDIA) for name in runtime.accounts.named_images(account)]
+    for name, driver in (*((None, driver) for driver in sorted(drivers)), *named):
+        try:
+            runtime.accounts.image(account, region, name, driver)
+        except ProviderError as error:
+            log.warning("image not found", account=account, region=region, image=name, code=error.code)
 
 
 def _known(connection: Connection, account: str, region: str) -> int:

@@ -129,7 +129,15 @@ class PlanCandidate(View):
 
     rank: int
     offering: PlannedOffering
-    price_for_term: Money
+    rate_per_hour: Annotated[Money, Field(description="USD: the VM, its network disks and its public address.")]
+    disk_gib: Annotated[
+        int,
+        Field(
+            description="Billed size of all network disks. It can exceed the requested size: the image or a data disk "
+            "of the account needs more, or the provider bills a disk by its next size."
+        ),
+    ]
+    price_for_term: Annotated[Money, Field(description="USD for the whole term at `rate_per_hour`.")]
     quota_fits: bool
 
 
@@ -299,6 +307,8 @@ def _candidate(one: Candidate, sight: Sight) -> dict[str, Any]:
     return {
         "rank": one.rank,
         "offering": _offering(one.offering, sight),
+        "rate_per_hour": format_money(one.rate.total),
+        "disk_gib": one.disk_gib,
         "price_for_term": format_money(one.price_for_term),
         "quota_fits": one.quota_fits,
     }
@@ -309,10 +319,10 @@ def _first_cost(plan: Plan) -> dict[str, Any] | None:
         return None
     first = plan.candidates[0]
     return {
-        "per_hour": _money(first.offering.price_per_hour),
+        "per_hour": format_money(first.rate.total),
         "for_term": format_money(first.price_for_term),
         "currency": "USD",
-        "covers": CostScope.COMPUTE,
+        "covers": CostScope.VM,
     }
 
 

@@ -23,7 +23,7 @@ _MOST_CANDIDATES = 20
 
 
 class QuotedPlan(View):
-    """The plan at the time of the quote. `candidates`: at most 20 offerings that cost no more than the quoted price."""
+    """The plan at the time of the quote. `candidates`: at most 20 offerings that cost no more than the quoted rate."""
 
     admissible: Annotated[bool, Field(description="The API would have accepted a create.")]
     launches_stopped: Annotated[bool, Field(description="Operators had stopped launches; the lease would wait.")]
@@ -41,7 +41,14 @@ class Quote(View):
     plan: QuotedPlan
     price_per_hour: Annotated[
         Money,
-        Field(description="Price of the VM in USD. A lease from the quote tries no offering that costs more."),
+        Field(description="USD an hour for compute at the first candidate, as in its offering."),
+    ]
+    rate_per_hour: Annotated[
+        Money | None,
+        Field(
+            description="USD an hour at the first candidate: the VM, its network disks and its public address. A lease "
+            "from the quote is launched nowhere at a higher rate. Null: an earlier version made the quote."
+        ),
     ]
     total: Annotated[
         Money,
@@ -86,6 +93,7 @@ def _view(row: Any) -> Quote:
         tenant_id=row.tenant_id,
         plan=row.plan,
         price_per_hour=row.price_per_hour,
+        rate_per_hour=row.rate_per_hour,
         total=row.total,
         currency="USD",
         valid_until=row.valid_until,

@@ -11,14 +11,23 @@ from app.api.http.responses import answer
 from app.api.http.routing import UseServices, Viewer
 from app.api.http.routing import router as make_router
 from app.api.routes.offerings import Offering, offering_json, sight_of
-from app.api.schemas.base import Moment, View
+from app.api.schemas.base import Moment, Money, View
 from app.api.schemas.hardware import GROWS
 from app.api.schemas.sizings import NewSizing, SizedLease, SizedModel, SizingBytes, SizingFit, sizing_request
 from app.domain.lease_requests import LeaseRequest
+from app.domain.money import format_money
 from app.domain.sizing.fits import GpuFit
 from app.domain.sizing.memory import Precision, SizingTask
 
 router = make_router("sizings")
+
+
+class SizedOffering(Offering):
+    """An offering for the proposed lease."""
+
+    rate_per_hour: Annotated[
+        Money, Field(description="USD for `lease` there: the VM, its network disks and its public address.")
+    ]
 
 
 class Sizing(View):
@@ -30,7 +39,7 @@ class Sizing(View):
     bytes: Annotated[SizingBytes, Field(description="GPU memory by part, for one GPU that has everything.")]
     assumptions: Annotated[list[str], Field(description="What the figures assume, in sentences.")]
     fits: list[SizingFit]
-    offerings: Annotated[list[Offering], Field(description="The cheapest instance types: at most five.")]
+    offerings: Annotated[list[SizedOffering], Field(description="The cheapest instance types: at most five.")]
     lease: Annotated[SizedLease | None, Field(description="A request for the cheapest one. Null: none can be had.")]
     as_of: Moment
 
@@ -51,7 +60,10 @@ async def create_sizing(body: NewSizing, principal: Viewer, services: UseService
         "bytes": {name: getattr(sizing.parts, name) for name in SizingBytes.model_fields},
         "assumptions": sizing.assumptions,
         "fits": [_fit(one) for one in sizing.fits],
-        "offerings": [offering_json(offering, sight) for offering in sizing.offerings],
+        "offerings": [
+            {**offering_json(offering, sight), "rate_per_hour": format_money(rate)}
+            for offering, rate in sizing.offerings
+        ],
         "lease": None if sizing.lease is None else _lease(sizing.lease, body.tenant_id),
         "as_of": sizing.as_of,
     }

@@ -29,7 +29,7 @@ class Cost(View):
 
 
 class Estimate(View):
-    """The price of the lease's placement; before that, of the offering that it tried first at its creation.
+    """The rate of the lease's newest placement; before that, of the offering that it tried first at its creation.
 
     `price_for_term` is the price from `created_at` to `expires_at`. Billing starts later, when the VM starts.
     """

@@ -51,6 +51,7 @@ class ExplainedCandidate(View):
     """
 
     offering: ExplainedOffering
+    rate_per_hour: Annotated[Money, Field(description="USD: the VM, its network disks and its public address.")]
     verdict: CandidateVerdict
     message: str
     since: Moment | None
@@ -168,6 +169,7 @@ def _candidate(candidate: JudgedCandidate, role: Role) -> ExplainedCandidate:
     attempt = candidate.last_attempt
     return ExplainedCandidate(
         offering=_offering(candidate.offering),
+        rate_per_hour=candidate.rate,
         verdict=candidate.verdict,
         message=candidate.message,
         since=candidate.since,

@@ -178,7 +178,7 @@ class NewLease(Body):
         QuoteId | None,
         Field(
             description=(
-                "Only for creating a lease: a quote of `POST /v1/quotes`. Its price per hour becomes the maximum. Other "
+                "Only for creating a lease: a quote of `POST /v1/quotes`. The VM starts nowhere at a higher rate. Other "
                 "fields must equal those of the quote, except the name, the labels, the SSH keys, the start-up script "
                 "and the warnings."
             )

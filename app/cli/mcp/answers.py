@@ -117,8 +117,9 @@ class Candidate(BaseModel):
     instance_type: str
     market: str
     gpus: str | None
-    price_per_hour: Annotated[str | None, Field(description="USD, compute alone.")]
-    price_for_term: Annotated[str | None, Field(description="USD for the whole term, compute alone.")]
+    price_per_hour: Annotated[str | None, Field(description="USD: the VM, its network disks and its public address.")]
+    price_for_term: Annotated[str | None, Field(description="USD for the whole term, the same parts.")]
+    disk_gib: Annotated[int | None, Field(description="Billed size of its network disks, the image's least at least.")]
 
     @classmethod
     def of(cls, item: Json) -> Self:
@@ -127,7 +128,8 @@ class Candidate(BaseModel):
         return cls(
             **{name: offering[name] for name in ("provider", "region", "instance_type", "market")},
             gpus=gpus(offering),
-            price_per_hour=offering.get("price_per_hour"),
+            price_per_hour=item.get("rate_per_hour"),
+            disk_gib=item.get("disk_gib"),
             price_for_term=item.get("price_for_term"),
         )
 
@@ -171,8 +173,10 @@ class PlanAnswer(Answer):
 class QuoteAnswer(PlanAnswer):
     """A price that holds for some minutes. Nothing was created."""
 
-    quote_id: Annotated[str, Field(description="Give it to create_lease to get at most this price per hour.")]
-    price_per_hour: Annotated[str, Field(description="USD.")]
+    quote_id: Annotated[
+        str, Field(description="Give it to create_lease: the VM starts nowhere at a higher price per hour.")
+    ]
+    price_per_hour: Annotated[str, Field(description="USD: the VM, its network disks and its public address.")]
     total: Annotated[str, Field(description="USD for the whole term.")]
     valid_until: str
 

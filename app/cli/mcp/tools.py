@@ -60,7 +60,8 @@ class Tools:
         with self.connect() as api:
             request = request.with_labels(self.labels)
             document = api.create(quotes.PATH, request.body())
-            prices = {name: document[name] for name in ("price_per_hour", "total", "valid_until")}
+            prices = {name: document[name] for name in ("total", "valid_until")}
+            prices["price_per_hour"] = document["rate_per_hour"]
             found = PlanAnswer.fields_of(document["plan"], request.ttl_seconds)
             remaining = _remaining(api, request.labels)
             return QuoteAnswer(**found, **prices, quote_id=document["id"], remaining_budget=remaining)
@@ -70,7 +71,7 @@ class Tools:
         request: LeaseArguments,
         *,
         quote_id: Annotated[
-            str | None, Field(description="From the tool quote: the lease fails rather than cost more per hour.")
+            str | None, Field(description="From the tool quote: the lease fails rather than start at a higher price.")
         ] = None,
     ) -> LeaseAnswer:
         """Create a lease of a VM with GPUs. It costs money from the launch of the VM until its end.

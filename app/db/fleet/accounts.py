@@ -6,6 +6,7 @@ from typing import Any
 
 from sqlalchemy import (
     ARRAY,
+    Integer,
     Text,
     TextClause,
     Update,
@@ -13,6 +14,7 @@ from sqlalchemy import (
     any_,
     bindparam,
     case,
+    cast,
     func,
     literal,
     not_,
@@ -29,6 +31,7 @@ from app.db.core.prepared import Bound, plain, setting
 from app.db.core.statements import AnySelect
 from app.db.schema.tables import account, account_region, attempt, installation, lease
 from app.domain.leases import LIVE_ATTEMPT
+from app.domain.vm_parts import PartsFacts
 
 _NAMED = bindparam("named", type_=Text)
 _ANSWERED = bindparam("answered", type_=Text)
@@ -49,20 +52,43 @@ def brakes() -> AnySelect:
     return select(installation.c.hold, installation.c.launches_stopped)
 
 
-_SAVED = insert(account).values(**setting(account, (("name", None), ("provider", None), ("config", None))))
+_SAVED = insert(account).values(
+    **setting(account, (("name", None), ("provider", None), ("config", None), ("vm_parts", None)))
+)
 _SAVE = _SAVED.on_conflict_do_update(
     index_elements=[account.c.name],
     set_={
         "config": _SAVED.excluded.config,
+        "vm_parts": _SAVED.excluded.vm_parts,
         "provider": _SAVED.excluded.provider,
         "state": case((account.c.state == "draining", "unchecked"), else_=account.c.state),
     },
 )
 
 
-def save_account(name: str, provider: str, config: Mapping[str, Any]) -> Bound[Insert]:
+def save_account(name: str, provider: str, config: Mapping[str, Any], parts: PartsFacts) -> Bound[Insert]:
     """Stores the settings of a configured account. One that was draining is in use again."""
-    return Bound(_SAVE, plain({"name": name, "provider": provider, "config": dict(config)}))
+    stored = {"name": name, "provider": provider, "config": dict(config), "vm_parts": parts.settings_json()}
+    return Bound(_SAVE, plain(stored))
+
+
+_KNOWN_IMAGES = func.coalesce(account_region.c.image_gib, cast({}, JSONB))
+_IMAGE = bindparam("image", type_=Text)
+_IMAGE_GIB = bindparam("gib", type_=Integer)
+_SAVE_IMAGE = (
+    update(account_region)
+    .where(
+        account_region.c.account == bindparam("of_account", type_=Text),
+        account_region.c.region == bindparam("of_region", type_=Text),
+        _KNOWN_IMAGES[_IMAGE].as_integer().is_distinct_from(_IMAGE_GIB),
+    )
+    .values(image_gib=_KNOWN_IMAGES.concat(func.jsonb_build_object(_IMAGE, _IMAGE_GIB)))
+)
+
+
+def save_image_size(name: str, region: str, image: str, gib: int) -> Bound[Update]:
+    """Stores the least boot disk of an image. `image`: of `app.domain.vm_parts.image_key`."""
+    return Bound(_SAVE_IMAGE, {"of_account": name, "of_region": region, "image": image, "gib": gib})
 
 
 _DRAIN = update(account).where(account.c.name != all_(_CONFIGURED)).values(state="draining")

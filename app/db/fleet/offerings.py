@@ -44,6 +44,7 @@ from app.domain.offerings import (
     Offering,
     OfferingKey,
 )
+from app.domain.vm_parts import PartsFacts
 
 _SILENCE = timedelta(seconds=30)
 _FORGET_UNOFFERED = timedelta(days=2)
@@ -172,6 +173,7 @@ def with_account(table: Table) -> AnySelect:
         account.c.cordoned.label("account_cordoned"),
         account.c.last_error.label("account_error"),
         account.c.config["images"].label("account_images"),
+        *(account.c.vm_parts, account_region.c.image_gib),
     ).select_from(
         table.join(account, account.c.name == table.c.account)
         .outerjoin(
@@ -195,7 +197,7 @@ _CANDIDATES = with_account(offering).order_by(*_KEY)
 
 
 def candidates() -> Bound[AnySelect]:
-    """Every offering with its account's state, for placement, in the order of the keys. `offering_from_row` converts a row."""
+    """Every offering with its account's state, for placement, by key. `offering_from_row` converts a row."""
     return Bound(_CANDIDATES, {})
 
 
@@ -230,6 +232,7 @@ def shared_facts(row: Any) -> dict[str, Any]:
         "disk_price_per_gib_month": row.disk_price_per_gib_month,
         "address_price_per_hour": row.address_price_per_hour,
         "images": frozenset(row.account_images or ()),
+        "parts": PartsFacts.from_json(row.vm_parts, row.image_gib),
         "cool_off": _cool_off(row),
         "launches": row.launches,
         "refusals": row.refusals,

@@ -183,6 +183,7 @@ _LEASE = [
     "created_at",
     "expires_at",
     "max_cost",
+    "max_rate",
     "cost_reached_at",
     "wait_until",
     "pass_started_at",

@@ -28,6 +28,7 @@ _LEASE = (
     "wait_until",
     "expires_at",
     "max_cost",
+    "max_rate",
     "cost_closed",
     "pass_started_at",
     "running_at",

@@ -66,6 +66,7 @@ def lease_from_row(row: Any) -> Lease:
         deadline_applied=row.lease_deadline_applied,
         term_in_doubt=row.lease_term_in_doubt,
         max_cost=row.lease_max_cost,
+        max_rate=row.lease_max_rate,
         cost_closed=row.lease_cost_closed,
         cost_reached_at=row.lease_cost_reached_at,
         idle_floor=idleness.floor_from_row(row),

@@ -22,7 +22,7 @@ from sqlalchemy import (
     select,
 )
 
-from app.db.core.column_types import Json, Money
+from app.db.core.column_types import Json
 from app.db.leases.billing import accrued, cost, ends_at
 from app.db.leases.idleness import due_at, ends_after
 from app.db.schema.tables import account_region, gpu_latest, tenant
@@ -193,14 +193,14 @@ def _parts(row: FromClause) -> ColumnElement[Any]:
 
 
 def _estimate(row: FromClause) -> ColumnElement[Any]:
-    """The price of the placement, or that of the first candidate at creation; and what the whole term costs at most."""
-    price = func.coalesce(cast(row.c.placement["price_per_hour"].astext, Money), row.c.estimated_price_per_hour)
+    """The rate of the newest placement, or of the first candidate at creation; and what the whole term costs at most."""
+    price = row.c.estimated_price_per_hour
     members = _object(
         row,
         func.to_char(price, _MONEY).label("price_per_hour"),
         func.to_char(cost(price, row.c.created_at, row.c.expires_at), _MONEY).label("price_for_term"),
         _CURRENCY,
-        _covers(CostScope.COMPUTE),
+        _covers(CostScope.VM),
     )
     return case((price.is_not(None), members))
 

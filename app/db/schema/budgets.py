@@ -58,7 +58,12 @@ quote = Table(
     Column("key_id", Id, nullable=False, comment="the key that asked for it"),
     Column("request", Json, nullable=False, comment="as stored on a lease"),
     Column("plan", Json, nullable=False),
-    Column("price_per_hour", Money, nullable=False, comment="USD: the most that a lease created from it costs an hour"),
+    Column("price_per_hour", Money, nullable=False, comment="USD of compute at the first candidate"),
+    Column(
+        "rate_per_hour",
+        Money,
+        comment="USD an hour, all parts: a lease from it is launched at no more; NULL: quoted by an earlier version",
+    ),
     Column("total", Money, nullable=False, comment="USD for the term"),
     Column("valid_until", Time, nullable=False),
     Column("created_at", Time, nullable=False, server_default=_NOW),

@@ -50,6 +50,7 @@ account = Table(
     Column("name", Text, primary_key=True),
     Column("provider", Text, nullable=False),
     Column("config", Json, nullable=False, comment="settings of gpulease.toml, no secret"),
+    Column("vm_parts", Json, comment="what each VM gets besides compute, from the settings: PartsFacts.settings_json"),
     Column("identity", Text, comment="pinned at first use"),
     Column("state", Text, nullable=False, server_default="unchecked"),
     Column("cordoned", Json, comment="{by, since, note}"),
@@ -85,6 +86,7 @@ account_region = Table(
     Column("rowless_cycles", Integer, nullable=False, server_default="0"),
     Column("last_error", Json),
     Column("service_quotas", Json),
+    Column("image_gib", Json, comment="{image_key: GiB}: the least boot disk of the images that were looked up"),
 )
 
 offering = Table(

@@ -38,13 +38,14 @@ lease = Table(
     Column(
         "estimated_price_per_hour",
         Money,
-        comment="USD: of the first candidate at creation; NULL: created by an earlier version",
+        comment="USD, all parts: of the newest attempt, or of the first candidate at creation",
     ),
     Column(
         "minimum_rate",
         Money,
         comment="USD an hour: the least that any candidate costs, all parts; NULL: created by an earlier version",
     ),
+    Column("max_rate", Money, comment="USD an hour, all parts: the rate of its quote; NULL: no quote"),
     Column("key_id", Id, comment="the API key that created it; NULL: unknown"),
     Column("max_cost", Money, comment="USD: the lease ends before it costs more; NULL: no cap"),
     Column(

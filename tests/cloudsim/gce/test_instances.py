@@ -144,7 +144,7 @@ def test_an_image_that_does_not_exist_is_not_found(gce: Gce) -> None:
 def test_a_small_disk_does_not_hold_the_image(gce: Gce) -> None:
     family = "projects/deeplearning-platform-release/global/images/family/common-cu129-ubuntu-2404-nvidia-580"
     small = {"sourceImage": family, "diskSizeGb": "5"}
-    with pytest.raises(Refused, match="at least 20 GB"):
+    with pytest.raises(Refused, match="at least 50 GB"):
         gce.insert(disks=[{"boot": True, "initializeParams": small}])
 
 

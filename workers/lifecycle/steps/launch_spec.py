@@ -85,7 +85,7 @@ def _longest_run(ctx: StepContext, offering: Offering, private: Private) -> int:
         reserved = private.longest if until is None else int((until - ctx.now).total_seconds())
         return min(private.longest, reserved)
     term = max(0, int((ctx.lease.expires_at - ctx.now).total_seconds()))
-    rate = rate_at(offering, disk_gib=ctx.lease.request.disk_gib, public_ip=ctx.lease.request.public_ip).total
+    rate = rate_at(offering, ctx.lease.request.parts).total
     if ctx.lease.spendable is None or not rate:
         return term
     return min(term, int(ctx.lease.spendable * SECONDS_PER_HOUR / rate))

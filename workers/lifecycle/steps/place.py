@@ -15,13 +15,13 @@ from app.domain.leases import Lease, LeaseState
 from app.domain.lifecycle import Rest
 from app.domain.offerings import Offering, OfferingKey
 from app.domain.placement import PATIENCE, Ranking, Requirements, much_dearer, tried_offerings
-from app.domain.placement_failure import NO_ANSWER, why_exhausted
+from app.domain.placement_failure import NO_ANSWER, no_capacity, why_exhausted
 from app.domain.reasons import Origin, Reason, ReasonCode
 from workers.accounts import error_json
 from workers.lifecycle.bulkheads import CrowdedError
 from workers.lifecycle.steps.context import StepContext, change, offering_key
 from workers.lifecycle.steps.end import begin_release
-from workers.lifecycle.steps.plan import DoesNotFitError, store_attempts
+from workers.lifecycle.steps.plan import DearerThanQuotedError, DoesNotFitError, store_attempts
 from workers.lifecycle.steps.readiness import (
     LONGEST_RETRY_PAUSE,
     NotReadyError,
@@ -67,7 +67,7 @@ class _Pass:
     over_quota: int = 0
     over_budget: int = 0
     errors: list[dict[str, Any]] = field(default_factory=list)
-    no_slot: list[str] = field(default_factory=list)
+    passed_over: list[Reason] = field(default_factory=list)
     not_ready: dict[tuple[str, str], _NotReady] = field(default_factory=dict)
     """By account and region. An entry stays for the whole pass.
 
@@ -106,7 +106,7 @@ def place(ctx: StepContext) -> Rest | None:
     errors = [*this_pass.errors, *(error for error in this_pass.tried.values() if error is not None)]
     reasons = [entry.reason for entry in not_ready]
     reason = why_exhausted(
-        ranking, errors, this_pass.over_quota, reasons, this_pass.no_slot, over_budget=this_pass.over_budget
+        ranking, errors, this_pass.over_quota, reasons, this_pass.passed_over, over_budget=this_pass.over_budget
     )
     return _wait_or_give_up(ctx, candidates, reason)
 
@@ -164,8 +164,10 @@ def _plan_at(ctx: StepContext, offering: Offering, this_pass: _Pass) -> Rest | N
     except DoesNotFitError as error:
         this_pass.over_budget += error.over_budget
         this_pass.over_quota += not error.over_budget
+    except DearerThanQuotedError as error:
+        this_pass.passed_over.append(Reason(ReasonCode.PRICE_CAP, str(error)))
     except NoSlotError as error:
-        this_pass.no_slot.append(str(error))
+        this_pass.passed_over.append(no_capacity(str(error)))
         ctx.runtime.catalogue.forget()
     except NotReadyError as error:
         this_pass.ask_again(offering, error.pause, error.reason)

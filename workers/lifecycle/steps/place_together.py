@@ -11,7 +11,7 @@ from workers.lifecycle.bulkheads import CrowdedError
 from workers.lifecycle.steps.batch_plan import most_together
 from workers.lifecycle.steps.context import ClaimLostError, StepContext
 from workers.lifecycle.steps.place import first_choice
-from workers.lifecycle.steps.plan import DoesNotFitError, store_attempts
+from workers.lifecycle.steps.plan import DearerThanQuotedError, DoesNotFitError, store_attempts
 from workers.lifecycle.steps.readiness import NotReadyError
 from workers.lifecycle.steps.usable_image import usable_image
 from workers.providers.errors import ProviderError
@@ -60,5 +60,5 @@ def place_each(leases: Sequence[StepContext], offering: Offering) -> list[StepCo
     try:
         image = usable_image(leases[0], offering)
         return store_attempts(leases, offering, image) if isinstance(image, Image) else []
-    except (ClaimLostError, CrowdedError, DoesNotFitError, NotReadyError, ProviderError):
+    except (ClaimLostError, CrowdedError, DearerThanQuotedError, DoesNotFitError, NotReadyError, ProviderError):
         return []

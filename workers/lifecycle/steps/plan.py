@@ -17,13 +17,14 @@ from app.domain import quotas as quota_rules
 from app.domain.event_parts import EventOffering
 from app.domain.events import AttemptPlanned, LeaseProvisioning
 from app.domain.ids import AttemptId, LeaseId
+from app.domain.lease_offerings import quote_objection
 from app.domain.lease_requests import ProofWish
 from app.domain.leases import LeaseState
 from app.domain.lifecycle import deadline
 from app.domain.money import format_money
 from app.domain.offerings import Offering, OfferingKey
 from app.domain.proofs import awaited
-from app.domain.rates import list_price, rate_at
+from app.domain.rates import Rate, disk_gib_at, list_price, rate_at
 from workers.lifecycle.steps.batch_plan import most_together, own_hashes, shared_key
 from workers.lifecycle.steps.context import (
     ClaimLostError,
@@ -34,7 +35,7 @@ from workers.lifecycle.steps.context import (
     reserve_quota,
 )
 from workers.lifecycle.steps.launch_spec import Private, facts, launch_spec
-from workers.lifecycle.steps.reservation_slot import ReservationSlot, take_slot
+from workers.lifecycle.steps.reservation_slot import ReservationSlot, lease_term, take_slot
 from workers.providers.types import Image, LaunchSpec, Params
 
 
@@ -46,25 +47,35 @@ class DoesNotFitError(Exception):
         self.over_budget = over_budget
 
 
+class DearerThanQuotedError(Exception):
+    """The VM would cost more than the lease's quote: nothing is stored, try the next. The message is for the tenant."""
+
+
 def store_attempts(leases: Sequence[StepContext], offering: Offering, image: Image) -> list[StepContext]:
     """Plans an attempt of each lease, in one transaction. Returns the leases of which one is stored.
 
     Several leases are alike (`place_together.Alike`), and the offering is no reservation. A lease is left out when its
     startup script differs from that of the first one, or when it is no longer ours or wanted. Raises DoesNotFitError
-    when there is no room for all of them, NoSlotError, and ClaimLostError when no lease is left.
+    when there is no room for all of them, DearerThanQuotedError, NoSlotError, and ClaimLostError when no lease is left.
     """
     first = leases[0]
-    prices = _price_columns(first, offering, image)
+    offering = first.runtime.accounts.with_image(offering, first.lease.request.image, image)
+    for ctx in leases:
+        objection = quote_objection(offering, lease_term(ctx))
+        if objection is not None:
+            raise DearerThanQuotedError(objection)
+    rate = rate_at(offering, first.lease.request.parts)
+    prices = _price_columns(first, offering, rate)
     with first.runtime.database.begin() as connection:
         slot = _slot(connection, first, offering)
         if len(leases) > 1:
             connection.execute(*locked(ctx.lease.id for ctx in leases))
         specs = _specs(connection, leases, offering, image, slot)
         equal = [ctx for ctx in leases if ctx.lease.id in specs]
-        entered = _enter_provisioning(connection, equal, offering, image, slot, specs[first.lease.id])
+        entered = _enter_provisioning(connection, equal, offering, rate, image, slot, specs[first.lease.id])
         if not entered:
             raise ClaimLostError
-        _reserve(connection, entered, offering)
+        _reserve(connection, entered, offering, rate)
         batch_key = _batch_key(first, offering.key, specs[first.lease.id])
         planned = [_planned(ctx, offering.key, specs[ctx.lease.id], batch_key) for ctx in entered]
         hardware = {**_offering_columns(offering, slot), "offering": facts(offering, image)}
@@ -99,11 +110,10 @@ def _specs(
     }
 
 
-def _reserve(connection: Connection, leases: Sequence[StepContext], offering: Offering) -> None:
+def _reserve(connection: Connection, leases: Sequence[StepContext], offering: Offering, rate: Rate) -> None:
     lease = leases[0].lease
-    rate = rate_at(offering, disk_gib=lease.request.disk_gib, public_ip=lease.request.public_ip).total
     amounts, ids = quota_rules.amounts(offering), [ctx.lease.id for ctx in leases]
-    reserved = reserve_quota(connection, lease.tenant_id, ids, amounts, rate=rate)
+    reserved = reserve_quota(connection, lease.tenant_id, ids, amounts, rate=rate.total)
     if not reserved.fits:
         raise DoesNotFitError(over_budget=reserved.over_budget)
 
@@ -169,6 +179,7 @@ def _known(*leases: StepContext) -> Bound[AnySelect]:
 
 
 def _spec_now(ctx: StepContext, offering: Offering, image: Image, known: Any) -> LaunchSpec:
+    offering = ctx.runtime.accounts.with_image(offering, ctx.lease.request.image, image)
     return launch_spec(ctx, offering, image, ctx.attempt.n, Private.of(ctx, known, ctx.attempt.n))
 
 
@@ -176,6 +187,7 @@ def _enter_provisioning(
     connection: Connection,
     leases: Sequence[StepContext],
     offering: Offering,
+    rate: Rate,
     image: Image,
     slot: ReservationSlot | None,
     spec: LaunchSpec,
@@ -192,6 +204,7 @@ def _enter_provisioning(
         "pass_started_at": lease.pass_started_at or NOW,
         "reason": None,
         "placement": _placement(leases[0], offering, image, slot),
+        "estimated_price_per_hour": rate.total,
         "launched_at": None,
         **_place_columns(offering),
         "gpu_model": offering.type.gpu.model,
@@ -232,17 +245,14 @@ def _still_in_pool(ctx: StepContext) -> tuple[list[ColumnElement[bool]], dict[st
     return [launches.STILL_IN_POOL], {"pool": membership.pool.as_json()}
 
 
-def _price_columns(ctx: StepContext, offering: Offering, image: Image) -> dict[str, Any]:
+def _price_columns(ctx: StepContext, offering: Offering, rate: Rate) -> dict[str, Any]:
     """What the VM costs an hour by its parts, and what the same machine costs on demand."""
-    disk_gib = ctx.runtime.accounts.disk_gib(offering.key.account, ctx.lease.request.disk_gib, image)
-    public_ip = ctx.runtime.accounts.has_public_address(offering.key.account, requested=ctx.lease.request.public_ip)
-    rate = rate_at(offering, disk_gib=disk_gib, public_ip=public_ip)
     return {
         "price_per_hour": rate.compute,
         "price_source": offering.price_source,
         "price_as_of": offering.price_as_of,
         "list_price_per_hour": list_price(offering, ctx.runtime.catalogue.offerings()),
-        "disk_gib": disk_gib,
+        "disk_gib": disk_gib_at(offering, ctx.lease.request.parts),
         "disk_price_per_hour": rate.disk,
         "address_price_per_hour": rate.address,
     }

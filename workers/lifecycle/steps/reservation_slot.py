@@ -38,9 +38,9 @@ def lease_term(ctx: StepContext) -> Term:
         expires_at=lease.expires_at,
         wait_until=lease.wait_until,
         waits=lease.waits,
+        parts=lease.request.parts,
         spendable=lease.spendable,
-        disk_gib=lease.request.disk_gib,
-        public_ip=lease.request.public_ip,
+        max_rate=lease.max_rate,
     )
 
 

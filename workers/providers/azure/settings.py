@@ -18,6 +18,8 @@ _EncryptionSet = Annotated[str, Field(pattern=rf"{_IN_A_GROUP}/Microsoft\.Comput
 _DiskType = Literal["Premium_LRS", "Premium_ZRS", "StandardSSD_LRS", "StandardSSD_ZRS", "Standard_LRS"]
 _LARGEST_DISK_GIB = 32_767
 """Of every disk type above (Azure docs, "Azure managed disk types")."""
+_DISK_SIZES_GIB = (4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16_384, _LARGEST_DISK_GIB)
+"""A managed disk costs what the next larger one of these sizes costs (Azure docs, "Managed disk types")."""
 
 
 class AzureAccount(AccountSettings):
@@ -25,6 +27,8 @@ class AzureAccount(AccountSettings):
 
     tag_rules: ClassVar[TagRules] = resource_tags.RULES
     reservation_kinds: ClassVar[tuple[ReservationKind, ...]] = (ReservationKind(name=CAPACITY_RESERVATION_GROUP),)
+
+    disk_sizes_gib: ClassVar[tuple[int, ...]] = _DISK_SIZES_GIB
 
     provider: Literal["azure"]
     subscription_id: str = Field(pattern=r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
@@ -55,18 +59,11 @@ class AzureAccount(AccountSettings):
             raise ValueError(f"data_disk_gib may be {_LARGEST_DISK_GIB} at most")
         return self
 
-    def billed_gib(self, gib: int) -> int:
-        """A managed disk costs what the next size of `_TIERS_GIB` costs."""
-        return next((tier for tier in _TIERS_GIB if tier >= gib), gib) if gib else 0
-
     @property
     def tells_events(self) -> bool:
         """Whether there is a queue to listen to."""
         return self.events_queue_url is not None
 
-
-_TIERS_GIB = (4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16_384, 32_767)
-"""Sizes by which Azure bills managed disks: a disk costs what the next larger size costs (Azure docs, "Managed disk types")."""
 
 PROVIDER = ProviderInfo(
     name="azure",

@@ -1,0 +1,75 @@
+"""The parts of a VM besides compute: its network disks and its public address. Sizes are GiB."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartsWish:
+    """The part of a lease request that decides them. `image`: a name of the operators' list; None: the account's default image."""
+
+    disk_gib: int
+    public_ip: bool = True
+    image: str | None = None
+
+
+def image_key(name: str | None, driver: str) -> str:
+    """The key of an image in `PartsFacts.image_gib`: its name, or the driver of a default image.
+
+    `driver`: of `app.domain.offerings.Driver`.
+    """
+    return name if name is not None else f"driver:{driver}"  # names of images have no colon
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartsFacts:
+    """What an account gives its VMs in a region. Workers store it, from the account's settings and from its cloud.
+
+    `data_disk_gib`: an extra disk of each VM; 0: none. `disk_sizes_gib`: sizes by which the provider bills a disk,
+    ascending: a disk costs what the next larger size costs. Empty: a disk costs what its own size costs.
+    `public_addresses`: whether a VM gets the address that its lease requests. `image_gib`: the least boot disk of the
+    images that were looked up, by `image_key`.
+    """
+
+    data_disk_gib: int = 0
+    disk_sizes_gib: tuple[int, ...] = ()
+    public_addresses: bool = True
+    image_gib: Mapping[str, int] = field(default_factory=dict, hash=False)
+
+    @classmethod
+    def from_json(cls, settings: Mapping[str, Any] | None, image_gib: Mapping[str, int] | None) -> Self:
+        """`settings`: as `settings_json` returns it. None: not stored yet."""
+        known = settings or {}
+        return cls(
+            data_disk_gib=known.get("data_disk_gib", 0),
+            disk_sizes_gib=tuple(known.get("disk_sizes_gib", ())),
+            public_addresses=known.get("public_addresses", True),
+            image_gib=image_gib or {},
+        )
+
+    def settings_json(self) -> dict[str, Any]:
+        """All but `image_gib`: the same in every region."""
+        return {
+            "data_disk_gib": self.data_disk_gib,
+            "disk_sizes_gib": list(self.disk_sizes_gib),
+            "public_addresses": self.public_addresses,
+        }
+
+    def billed_disk_gib(self, wish: PartsWish, driver: str) -> int:
+        """Billed GiB of all network disks of a VM.
+
+        The boot disk is as large as the request says, and at least as large as the image. An image that nobody has
+        looked up counts as small enough for the request.
+        """
+        boot = max(wish.disk_gib, self.image_gib.get(image_key(wish.image, driver), 0))
+        return self._billed(boot) + self._billed(self.data_disk_gib)
+
+    def gives_address(self, wish: PartsWish) -> bool:
+        """Whether a VM gets a public address."""
+        return wish.public_ip and self.public_addresses
+
+    def _billed(self, gib: int) -> int:
+        if not gib:
+            return 0
+        return next((size for size in self.disk_sizes_gib if size >= gib), gib)
