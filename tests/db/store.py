@@ -1,10 +1,11 @@
 """Rows for tests of statements, made as the program makes them, and short ways to look at them."""
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
 from decimal import Decimal
-from threading import Barrier
+from threading import Barrier, Event
 from types import SimpleNamespace
 from typing import Any, TypeVar, cast
 from uuid import UUID, uuid4
@@ -79,6 +80,11 @@ def make_budget(database: WorkerDatabase, tenant_id: TenantId, amount: Decimal |
     return budget_id
 
 
+_WAITING = text(
+    "SELECT FROM pg_locks WHERE NOT granted AND pid IN (SELECT pid FROM pg_stat_activity WHERE datname = current_database())"
+)
+
+
 class Store:
     """A tenant, and ways to make and read rows."""
 
@@ -148,6 +154,13 @@ class Store:
         """How many rows a statement wrote."""
         return self.run(statement)
 
+    def await_lock(self, deadline: float = 30.0) -> None:
+        """Returns once another session of this database waits for a lock."""
+        until = time.monotonic() + deadline
+        while not self.all(_WAITING):
+            assert time.monotonic() < until, "nobody waits for a lock"
+            Event().wait(0.005)
+
     # --- quota -----------------------------------------------------------------------------------------------
 
     def admit(
@@ -158,12 +171,11 @@ class Store:
         while True:
             with self.database.begin() as connection:
                 room = connection.execute(quotas.admit(tenant_id, amounts, new)).one()
-                outdated = room.outdated or room.due
-                if room.fits and not outdated:
+                if room.fits:
                     claims = {**amounts, **dict(zip(room.budgets, room.budget_amounts, strict=True))}
                     return self._admitted(connection, tenant_id, new, amounts, claims)
                 connection.rollback()
-            if not outdated:
+            if not (room.outdated or room.due):
                 return None
             if not room.due:
                 continue

@@ -15,12 +15,14 @@ from sqlalchemy.exc import DBAPIError
 
 from app.db.groups import coordination, writes
 from app.db.groups.members import lock_members
+from app.db.tenancy import commitments
 from app.domain.group_decisions import decide_group
 from app.domain.group_steps import Elect, GroupRest, GroupStep, Member, Replace
-from app.domain.ids import GroupId
+from app.domain.ids import GroupId, TenantId
 from workers.brakes import HELD_PAUSE, is_on_hold
 from workers.database import is_outage
 from workers.groups.election import Election, elect
+from workers.groups.replacements import BudgetsChangedError
 from workers.groups.steps import GroupStepContext, execute
 from workers.loop import Loop
 from workers.runtime import Runtime
@@ -87,7 +89,11 @@ class Coordinator:
         if isinstance(step, GroupRest):
             self._runtime.database.run(coordination.rest(group_id, row.next_due, step.until))
             return True
-        until = self._execute(row, step, election)
+        try:
+            until = self._execute(row, step, election)
+        except BudgetsChangedError as changed:
+            self._roll_budgets(row.tenant_id, due=changed.due)
+            return False
         if until is not None:
             self._runtime.database.run(coordination.rest(group_id, row.next_due, until))
         return until is not None
@@ -109,6 +115,12 @@ class Coordinator:
         log.info("group step", step=type(step).__name__, state=str(facts.state))
         self._runtime.nudge.set()
         return until
+
+    def _roll_budgets(self, tenant_id: TenantId, *, due: bool) -> None:
+        """In a transaction of its own: it locks the tenant, and then leases of other groups as well."""
+        if due:
+            with self._runtime.database.begin() as connection:
+                commitments.roll(connection, tenant_id)
 
     def _election(self, row: Any, step: GroupStep) -> Election | None:
         """The pool to try next, chosen before the transaction. While launches are stopped none is tried."""

@@ -9,7 +9,7 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import IntegrityError
 
 from app.db.groups.members import NewMembers, insert_members, member_name, template
-from app.db.tenancy import commitments, quotas
+from app.db.tenancy import quotas
 from app.db.tenancy.quotas import NewCommitment
 from app.domain.groups import GroupFacts
 from app.domain.reasons import Reason, ReasonCode
@@ -25,10 +25,21 @@ class NoRoomError(Exception):
         self.reason = Reason(code, message)
 
 
+class BudgetsChangedError(Exception):
+    """The period of a budget has ended (`due`), or the set of budgets has changed. Nothing is stored.
+
+    The caller rolls back, calls `commitments.roll` in a transaction of its own where one is due, and repeats the step.
+    """
+
+    def __init__(self, *, due: bool) -> None:
+        super().__init__("the period of a budget has ended" if due else "the set of budgets has changed")
+        self.due = due
+
+
 def add_members(connection: Connection, group: GroupFacts, ranks: Sequence[int]) -> None:
     """Creates a lease for each rank, with the terms of the others and in the group's pool, all or none.
 
-    The caller rolls back when this raises NoRoomError.
+    The caller rolls back when this raises NoRoomError or BudgetsChangedError.
     """
     terms = connection.execute(*template(group.id)).one()
     if terms.ttl <= timedelta(0):
@@ -71,10 +82,9 @@ def _reserve(connection: Connection, group: GroupFacts, terms: Any, members: int
         rate=terms.minimum_rate, ttl=terms.ttl, max_cost=terms.max_cost, key_id=terms.key_id, labels=terms.labels
     )
     room = connection.execute(quotas.admit(group.tenant_id, minimum, about, members=members)).one()
-    if room.due:
-        commitments.roll(connection, group.tenant_id)
-        room = connection.execute(quotas.admit(group.tenant_id, minimum, about, members=members)).one()
-    if room.outdated or not room.fits:
+    if room.outdated or room.due:
+        raise BudgetsChangedError(due=room.due)
+    if not room.fits:
         what = "a budget" if room.over_budget else "the quota"
         code = ReasonCode.BUDGET_EXCEEDED if room.over_budget else ReasonCode.QUOTA_EXCEEDED
         raise NoRoomError(f"lost members are not replaced: {what} has no room for {members} of them", code)

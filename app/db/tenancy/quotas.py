@@ -34,7 +34,8 @@ _CHANGE = f"""
         SELECT q.resource, q."limit", q.used, q.spent FROM quota q JOIN delta d USING (resource)
         WHERE q.tenant_id = {{tenant}} ORDER BY q.resource FOR UPDATE OF q),
     answer AS (
-        SELECT count(q.resource) = count(*) AS counted, coalesce(bool_and(q.resource IS NOT NULL AND {_FITS}), TRUE) AS fits,
+        SELECT count(q.resource) = count(*) AS counted,
+            {{current}} AND coalesce(bool_and(q.resource IS NOT NULL AND {_FITS}), TRUE) AS fits,
             coalesce(bool_or(d.resource LIKE 'budget:%' AND NOT {_FITS}), FALSE) AS over_budget
         FROM delta d LEFT JOIN locked q USING (resource)),
     made AS (SELECT d.resource, d.delta FROM delta d, answer a WHERE a.counted AND (a.fits OR d.delta <= 0)),
@@ -45,25 +46,29 @@ _CHANGE = f"""
 
 # The creation of a lease takes a shared lock on its tenant. As everywhere else, that lock comes before the quota. The
 # lock reads the tenant again after a wait; the rest of the statement sees the budgets as they were at its start. Where
-# the two differ, the set of budgets has changed meanwhile.
+# the two differ, the set of budgets has changed meanwhile. Nothing fits then, nor while the period of a budget is over:
+# the caller may go on in the same transaction, and nothing is reserved.
 _HELD_BY_NEW = commitments.commitment("0", commitments.cost_for(":rate", "n.until"), ":max_cost")
+_CURRENT = "(SELECT NOT (outdated OR due) FROM seen)"
 _ROOM = f"""
     WITH owner AS MATERIALIZED (SELECT id, budgets_version FROM tenant WHERE id = :tenant_id FOR SHARE),
     counting AS (
         SELECT {commitments.RESOURCE} AS resource, b.period_ends_at <= now() AS due,
             least(now() + :ttl, {commitments.PERIOD_ENDS_AT}) AS until
         FROM owner o JOIN budget b ON b.tenant_id = o.id AND {commitments.counts(":key_id", ":labels")}),
+    seen AS (
+        SELECT EXISTS (
+            SELECT FROM owner o JOIN tenant t ON t.id = o.id WHERE t.budgets_version <> o.budgets_version) AS outdated,
+            EXISTS (SELECT FROM counting WHERE due) AS due),
     budgeted AS (SELECT n.resource, {_HELD_BY_NEW} AS amount FROM counting n),
     delta AS (
         SELECT resource, amount * CAST(:members AS int) AS delta
         FROM (SELECT resource, amount FROM ({_WANTED}) w UNION ALL SELECT resource, amount FROM budgeted) one),
-    {_CHANGE.format(tenant="(SELECT id FROM owner)", spent="")}{{claimed}}
-    SELECT fits, over_budget,
-        EXISTS (SELECT FROM owner o JOIN tenant t ON t.id = o.id WHERE t.budgets_version <> o.budgets_version) AS outdated,
-        EXISTS (SELECT FROM counting WHERE due) AS due,
+    {_CHANGE.format(tenant="(SELECT id FROM owner)", spent="", current=_CURRENT)}{{claimed}}
+    SELECT fits, over_budget, outdated, due,
         ARRAY(SELECT resource FROM budgeted ORDER BY resource) AS budgets,
         ARRAY(SELECT amount FROM budgeted ORDER BY resource) AS budget_amounts
-    FROM answer
+    FROM answer, seen
     """
 _CLAIMED = """,
     claimed AS (
@@ -128,7 +133,7 @@ def _reserving(*, rate: str, wanted: str, these: str) -> TextClause:
     base = f"coalesce(c.base, {commitments.BASE_NOW})"
     held_by = commitments.held_by(f"l.id = ANY({_LEASES})", rate=rate, base=base)
     names = {"held_by": held_by, "wanted": wanted, "these": these, "accrued": commitments.ACCRUED}
-    return text(_RESERVE.format(tenant=":tenant_id", spent=_LEAVES, **names)).bindparams(
+    return text(_RESERVE.format(tenant=":tenant_id", spent=_LEAVES, current="TRUE", **names)).bindparams(
         bindparam("tenant_id", type_=Id)
     )
 
@@ -174,8 +179,9 @@ def admit(
     """Reserves all of `amounts`, and what a new lease holds of budgets, for each of `members` equal leases, or nothing.
 
     Returns one row (fits, over_budget, outdated, due, budgets, budget_amounts). `outdated`: a budget was created or
-    deleted meanwhile; `due`: the period of a budget has ended. The caller then rolls back, calls `commitments.roll`
-    where one is due, and tries again. `budgets` are the resources that the caller claims for each lease besides.
+    deleted meanwhile; `due`: the period of a budget has ended. Nothing fits and nothing changes then. The caller tries
+    again in a new transaction, after `commitments.roll` in one of its own where a budget is due. `budgets` are the
+    resources that the caller claims for each lease besides.
     """
     new = new or NewCommitment()
     about: dict[str, Any] = {"rate": new.rate, "ttl": new.ttl, "max_cost": new.max_cost, "key_id": new.key_id}

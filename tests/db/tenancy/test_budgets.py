@@ -1,5 +1,6 @@
 """Budgets: what leases hold is the domain's rule, exact under concurrency, over periods and at the end of leases."""
 
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
 from decimal import Decimal
 from types import SimpleNamespace
@@ -174,6 +175,34 @@ def test_a_budget_and_leases_created_at_once_find_each_other(store: Store) -> No
         rows = store.all(select(quota_claim.c.lease_id).where(quota_claim.c.resource == resource_of(budget_id)))
         assert {row.lease_id for row in rows} == set(leases)
     assert store.all(quotas.RECOUNT) == []
+
+
+def test_an_admission_in_a_period_that_is_over_changes_nothing_before_the_roll(store: Store) -> None:
+    """The caller need not roll back: it may go on in its transaction."""
+    tenant = room(store)
+    budget_id = store.budget(tenant, "10", period="day")
+    store.write(budget, budget_id, period_started_at=ago("3 days"), period_ends_at=ago("1 day"))
+    with store.database.begin() as connection:
+        answer = connection.execute(quotas.admit(tenant, ONE, at("0.001"))).one()
+        assert (answer.due, answer.outdated, answer.fits) == (True, False, False)
+    assert store.used(tenant) == {}
+    assert store.admit(tenant, ONE, at("0.001")) is not None
+
+
+def test_an_admission_beside_a_change_of_the_set_of_budgets_changes_nothing(store: Store) -> None:
+    tenant = room(store)
+
+    def admit() -> Row[Any]:
+        with store.database.begin() as connection:
+            return connection.execute(quotas.admit(tenant, ONE, at("1"))).one()
+
+    with ThreadPoolExecutor(1) as other, store.database.begin() as connection:
+        commitments.lock_tenant(connection, tenant)
+        answer = other.submit(admit)
+        store.await_lock()
+        connection.commit()
+        assert (answer.result().outdated, answer.result().fits) == (True, False)
+    assert store.used(tenant) == {}
 
 
 def test_a_lease_that_ends_leaves_its_cost_and_gives_back_the_rest(store: Store) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from datetime import timedelta
+from decimal import Decimal
 from typing import Any
 
 from sqlalchemy import Connection, bindparam, func, select, text, update
@@ -13,10 +14,13 @@ from app.db.groups.members import NewMembers, insert_members, member_name
 from app.db.operations.invariants import CHECKS
 from app.db.schema.tables import attempt, event, lease, lease_group
 from app.db.tenancy import quotas
+from app.db.tenancy.quotas import NewCommitment
 from app.domain.groups import Pool
 from app.domain.ids import GroupId, LeaseId
 from tests.workers.fleet import LEAST, REQUEST, Fleet
 
+LEAST_RATE = Decimal(1)
+"""USD an hour of a member, before its first attempt."""
 WANTED: dict[str, Any] = {"placement": "same_zone", "interconnect": "none", "form_seconds": 900}
 
 _LIVE = (
@@ -54,7 +58,10 @@ class GroupFleet:
     def _insert(
         self, connection: Connection, group_id: GroupId, ranks: range, request: dict[str, Any], **terms: Any
     ) -> None:
-        assert connection.execute(quotas.admit(self.fleet.tenant_id, LEAST, members=len(ranks))).one().fits
+        ttl = timedelta(seconds=terms.get("ttl", 3600))
+        about = NewCommitment(rate=LEAST_RATE, ttl=ttl)
+        room = connection.execute(quotas.admit(self.fleet.tenant_id, LEAST, about, members=len(ranks))).one()
+        assert room.fits
         new = NewMembers(
             tenant_id=self.fleet.tenant_id,
             group_id=group_id,
@@ -63,10 +70,10 @@ class GroupFleet:
             labels={},
             on_interruption="end",
             minimum={resource: str(amount) for resource, amount in LEAST.items()},
-            claims=LEAST,
-            minimum_rate=LEAST["gpus"],
+            claims={**LEAST, **dict(zip(room.budgets, room.budget_amounts, strict=True))},
+            minimum_rate=LEAST_RATE,
             estimated_price_per_hour=None,
-            ttl=timedelta(seconds=terms.get("ttl", 3600)),
+            ttl=ttl,
             wait=timedelta(seconds=request["wait_seconds"]),
             startup_script=terms.get("script"),
             pool=terms.get("pool"),

@@ -2,10 +2,13 @@
 
 from typing import Any
 
+import pytest
 from sqlalchemy import func, select, text, update
 
-from app.db.schema.tables import lease, lease_secret
+from app.db.schema.tables import budget, lease, lease_secret, quota_claim
+from app.domain.budgets import resource_of
 from app.domain.ids import GroupId, LeaseId
+from tests.db.store import make_budget
 from tests.workers.groups.group_fleet import GroupFleet
 
 
@@ -130,3 +133,26 @@ def test_a_member_that_cannot_be_replaced_within_the_quota_ends_the_group(groups
     group = groups.drive_to(group_id, "ended")
     assert group.reason["code"] == "quota_exceeded"
     assert (len(groups.members(group_id)), groups.vms(), groups.fleet.used()) == (2, 0, {})
+
+
+# --- budgets ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("period", ["day", "month"])
+def test_a_member_is_replaced_in_a_new_period_that_nobody_has_begun(groups: GroupFleet, period: str) -> None:
+    budget_id = make_budget(groups.database, groups.fleet.tenant_id, "1000", period=period)
+    group_id, leases = active(groups, 2, on_member_loss="replace")
+    groups.fleet.end(leases[0])
+    groups.drive_to(group_id, "degraded")
+    over = {
+        "period_started_at": text("now() - interval '62 days'"),
+        "period_ends_at": text("now() - interval '1 second'"),
+    }
+    groups.database.run(update(budget).where(budget.c.id == budget_id).values(**over))
+    groups.drive_to(group_id, "active")
+    assert groups.counted() == {"gpus": 2, "leases": 2}
+    claims = select(quota_claim.c.lease_id).where(quota_claim.c.resource == resource_of(budget_id))
+    assert len(groups.database.all(claims)) == 2
+    groups.set(group_id, desired="end", next_due=func.now())
+    groups.drive_to(group_id, "ended")
+    assert groups.fleet.used() == {}
