@@ -23,6 +23,10 @@ PROVIDER_COLUMNS = ("ProviderName", "ServiceProviderName")
 """The second one replaces the first in FOCUS 1.3."""
 OPTIONAL = (SERVICE, *PROVIDER_COLUMNS)
 _USD = "USD"
+_MOST_DIGITS = 12
+"""Before the point: no month of anybody costs a trillion USD."""
+_PLACES = 15
+"""Decimal places that are kept."""
 _REMEMBERED = 4096
 """Texts of times and tags whose values are kept: a resource has a line for each hour, with the same tags."""
 
@@ -82,16 +86,17 @@ Row = Mapping[str, Any]
 
 def parse(row: Row, dialect: FocusDialect) -> Charge:
     """Reads one line. Raises InvalidCharge."""
-    found = _tags(row.get(TAGS.lower()), dialect)
-    resource = str(row.get(RESOURCE.lower()) or "")
+    found = {key: _storable(text, TAGS) for key, text in _tags(row.get(TAGS.lower()), dialect).items()}
+    resource = _storable(str(row.get(RESOURCE.lower()) or ""), RESOURCE)
     vm = dialect.vm.fullmatch(resource)
+    month = _time(row, PERIOD).date().replace(day=1)
     return Charge(
-        day=_time(row, START).date(),
-        month=_time(row, PERIOD).date().replace(day=1),
+        day=_day(row, month),
+        month=month,
         billing_account=_text(row, ACCOUNT),
         resource_id=resource if vm is None else vm[1].lower(),
         charge_category=_text(row, CATEGORY),
-        service=row.get(SERVICE.lower()) or None,
+        service=_storable(str(row.get(SERVICE.lower()) or ""), SERVICE) or None,
         cost=_cost(row, dialect),
         lease_id=found.get(tags.LEASE),
         installation=found.get(tags.INSTALLATION),
@@ -116,7 +121,25 @@ def _text(row: Row, column: str) -> str:
     value = row.get(column.lower())
     if value is None or value == "":
         raise InvalidCharge(column, "is empty")
-    return str(value)
+    return _storable(str(value), column)
+
+
+def _storable(text: str, column: str) -> str:
+    """The same text. PostgreSQL stores neither U+0000 nor half of a surrogate pair."""
+    if "\0" in text or any("\ud800" <= letter <= "\udfff" for letter in text):
+        raise InvalidCharge(column, f"is {text[:40]!r}, with a character that is no text")
+    return text
+
+
+def _day(row: Row, month: date) -> date:
+    """The day of a charge: in the month before its billing period, in that month, or in the one after."""
+    day = _time(row, START).date()
+    months = (day.year - month.year) * 12 + day.month - month.month
+    if abs(months) > 1:
+        raise InvalidCharge(
+            START, f"is on {day.isoformat()}, more than a month away from the billing period {month:%Y-%m}"
+        )
+    return day
 
 
 def _time(row: Row, column: str) -> datetime:
@@ -153,7 +176,11 @@ def _cost(row: Row, dialect: FocusDialect) -> Decimal:
         raise InvalidCharge(column, f"is {text[:40]!r}, which is not a number") from None
     if not cost.is_finite():
         raise InvalidCharge(column, f"is {text[:40]!r}, which is not a finite number")
-    return cost
+    if not cost:
+        return Decimal(0)
+    if cost.adjusted() >= _MOST_DIGITS:
+        raise InvalidCharge(column, f"is {text[:40]!r}, which has more than {_MOST_DIGITS} digits before the point")
+    return round(cost, _PLACES)
 
 
 def _tags(value: Any, dialect: FocusDialect) -> dict[str, str]:
@@ -179,14 +206,14 @@ def _read_tags(value: Any, dialect: FocusDialect) -> dict[str, str]:
 
 
 def _json(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except ValueError:
-        pass
-    try:
-        return json.loads(f"{{{text}}}")  # Azure's older exports leave out the braces
-    except ValueError:
-        raise InvalidCharge(TAGS, f"is {text[:40]!r}, which is not JSON") from None
+    for form in (text, f"{{{text}}}"):  # Azure's older exports leave out the braces
+        try:
+            return json.loads(form)
+        except ValueError:
+            continue
+        except RecursionError:
+            raise InvalidCharge(TAGS, f"is {text[:40]!r}, which is nested too deeply") from None
+    raise InvalidCharge(TAGS, f"is {text[:40]!r}, which is not JSON")
 
 
 def _pair(entry: Any) -> tuple[Any, Any]:

@@ -34,7 +34,7 @@ def main(arguments: Sequence[str]) -> int:
         return _refuse(str(error))
     except DBAPIError as error:
         return _refuse(f"the database does not answer: {str(error.orig).strip().partition(chr(10))[0]}")
-    sys.stdout.write(_report(done))
+    sys.stdout.write(report(done))
     return 1 if done.unlisted else 0
 
 
@@ -68,12 +68,14 @@ def _refuse(detail: str) -> int:
     return 2
 
 
-def _report(done: Imported) -> str:
+def report(done: Imported) -> str:
+    """What an import did, in lines for an operator."""
     lines = [
         f"imported {done.lines} lines of {done.provider} for {done.month:%Y-%m}; {done.stored} of them matter to gpulease",
     ]
     if done.replaced:
         lines.append("earlier lines of the same billing accounts and month are replaced")
+    lines += [f"WARNING: {sentence}; name all parts of an export in one import" for sentence in done.shrunk]
     if done.gpulease_only:
         lines.append(f"{done.gpulease_only} estimates of a day have no charge")
     if done.unlisted:

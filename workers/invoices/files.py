@@ -4,6 +4,7 @@ import csv
 import gzip
 import hashlib
 import io
+import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -29,14 +30,34 @@ class InvalidFile(Exception):
 
 
 def fingerprint(paths: Sequence[Path]) -> bytes:
-    """SHA-256 of a file. Of several files: of their hashes, in any order."""
-    hashes = sorted(_hash(path) for path in paths)
-    return hashes[0] if len(hashes) == 1 else hashlib.sha256(b"".join(hashes)).digest()
+    """SHA-256 of a file without its compression. Of several files: of their hashes, in any order.
+
+    Raises InvalidFile for a file that cannot be read, and for two files with the same content.
+    """
+    hashes: dict[bytes, Path] = {}
+    for path in paths:
+        content = _hash(path)
+        if content in hashes:
+            detail = f"has the same content as {hashes[content]}: name each part of an export once"
+            raise InvalidFile(path, _HEADER, detail)
+        hashes[content] = path
+    return next(iter(hashes)) if len(hashes) == 1 else hashlib.sha256(b"".join(sorted(hashes))).digest()
 
 
 def _hash(path: Path) -> bytes:
+    try:
+        with closing(_binary(path, zipped=_start(path).startswith(_GZIP))) as stream:
+            made = hashlib.sha256()
+            while block := stream.read(_BLOCK):
+                made.update(block)
+            return made.digest()
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise InvalidFile(path, _HEADER, f"cannot be read: {error}") from None
+
+
+def _start(path: Path) -> bytes:
     with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").digest()
+        return stream.read(len(_PARQUET))
 
 
 def read(path: Path, columns: Iterable[str] = ()) -> tuple[frozenset[str], Iterator[tuple[int, Row]]]:
@@ -46,8 +67,7 @@ def read(path: Path, columns: Iterable[str] = ()) -> tuple[frozenset[str], Itera
     Raises InvalidFile, also during the iteration.
     """
     wanted = frozenset(name.lower() for name in (*REQUIRED, *OPTIONAL, *columns))
-    with path.open("rb") as stream:
-        start = stream.read(len(_PARQUET))
+    start = _start(path)
     if start == _PARQUET:
         return _parquet(path, wanted)
     return _csv(path, wanted, zipped=start.startswith(_GZIP))
@@ -89,7 +109,7 @@ def _lines(path: Path, *, zipped: bool) -> Iterator[tuple[int, list[str]]]:
             raise InvalidFile(path, line + 1, f"is no CSV: {error}") from None
         except UnicodeDecodeError:
             raise InvalidFile(path, line + 1, "is not UTF-8") from None
-        except (EOFError, gzip.BadGzipFile, OSError) as error:
+        except (EOFError, zlib.error, OSError) as error:
             raise InvalidFile(path, line + 1, f"cannot be read: {error}") from None
 
 

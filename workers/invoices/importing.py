@@ -33,7 +33,11 @@ class AlreadyImported(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Imported:
-    """What an import did. `stored`: lines that matter to gpulease. `unlisted`: resources of ours without a lease."""
+    """What an import did. `stored`: lines that matter to gpulease.
+
+    `unlisted`: resources of ours without a lease, among the lines of this import. `shrunk`: for each billing account of
+    which it has fewer charges or days than what it replaces, a sentence.
+    """
 
     provider: str
     month: date
@@ -43,6 +47,7 @@ class Imported:
     unlisted: int
     unlisted_cost: Decimal
     gpulease_only: int
+    shrunk: tuple[str, ...]
 
 
 @dataclass(slots=True)
@@ -60,8 +65,9 @@ class _Reading:
         """Takes one line into account."""
         self.lines += 1
         self.stored += charge.is_relevant
-        self.first_day = min(self.first_day, charge.day)
-        self.last_day = max(self.last_day, charge.day)
+        if charge.day.replace(day=1) == self.month:
+            self.first_day = min(self.first_day, charge.day)
+            self.last_day = max(self.last_day, charge.day)
         self.accounts.add(charge.billing_account)
 
 
@@ -163,30 +169,44 @@ def _store(connection: Connection, source: _Source, reading: _Reading, sums: Sum
     file_name = ", ".join(path.name for path in source.paths)
     provider, month = source.provider, reading.month
     about = {"id": import_id, "file_name": file_name, "file_hash": file_hash, "provider": provider, "month": month}
-    days = {"first_day": reading.first_day, "last_day": reading.last_day}
+    days = (
+        {} if reading.first_day > reading.last_day else {"first_day": reading.first_day, "last_day": reading.last_day}
+    )
     connection.execute(statements.add({**about, **days, "billing_accounts": accounts, "lines": reading.lines}))
     of_import = {"import_id": import_id, "provider": provider}
     for rows in sums.batches():
         connection.execute(statements.ADD_LINES, [{**of_import, **row} for row in rows])
-    replaced = connection.execute(
-        *statements.replace_earlier(import_id, provider=provider, month=month, accounts=accounts)
-    ).all()
+    of_month: dict[str, Any] = {"provider": provider, "month": month, "accounts": accounts}
+    shrunk = tuple(_shrunk(connection.execute(*statements.coverage(import_id, **of_month)).all()))
+    replaced = connection.execute(*statements.replace_earlier(import_id, **of_month)).all()
     totals = connection.execute(*reconciliation.totals(ReconciliationFilter(month=month))).all()
-    unlisted = sum(row.unlisted for row in totals)
-    unlisted_cost = sum((row.unlisted_cost for row in totals), Decimal(0))
-    connection.execute(statements.set_unlisted(import_id, resources=unlisted, cost=unlisted_cost))
+    (own,) = [row for row in connection.execute(*reconciliation.count_unlisted(month)).all() if row.id == import_id]
     done = Imported(
         provider=provider,
         month=month,
         lines=reading.lines,
         stored=reading.stored,
         replaced=len(replaced),
-        unlisted=unlisted,
-        unlisted_cost=unlisted_cost,
+        unlisted=own.resources,
+        unlisted_cost=own.cost,
         gpulease_only=sum(row.gpulease_only for row in totals),
+        shrunk=shrunk,
     )
     connection.execute(audit.append(_audited(import_id, file_name, done)))
     return done
+
+
+def _shrunk(rows: Sequence[Any]) -> Iterator[str]:
+    """`rows`: of `statements.coverage`."""
+    after = {row.billing_account: row for row in rows if row.is_new}
+    for before in (row for row in rows if not row.is_new):
+        new = after.get(before.billing_account)
+        charges, days = (0, 0) if new is None else (new.charges, new.days)
+        if charges < before.charges or days < before.days:
+            yield (
+                f"{before.billing_account}: {charges} charges on {days} days replace "
+                f"{before.charges} charges on {before.days} days"
+            )
 
 
 def _audited(import_id: str, file_name: str, done: Imported) -> dict[str, Any]:

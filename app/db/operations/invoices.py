@@ -1,10 +1,9 @@
 """Statements of the import of invoices. The report is in `app.db.operations.reconciliation`."""
 
 from collections.abc import Mapping, Sequence
-from decimal import Decimal
 from typing import Any
 
-from sqlalchemy import Insert, TextClause, Update, func, insert, select, text, update
+from sqlalchemy import Insert, TextClause, func, insert, select, text
 
 from app.db.core.prepared import Bound
 from app.db.core.statements import AnySelect
@@ -28,10 +27,20 @@ def add(values: Mapping[str, Any]) -> Insert:
     return insert(invoice_import).values(**values)
 
 
-def set_unlisted(import_id: str, *, resources: int, cost: Decimal) -> Update:
-    """Writes what belongs to no lease. It is known once the lines of the import are stored."""
-    values = {"unlisted_resources": resources, "unlisted_cost": cost}
-    return update(invoice_import).where(invoice_import.c.id == import_id).values(**values)
+_COVERAGE = text(
+    """
+    SELECT l.billing_account, l.import_id = :import_id AS is_new, count(*) AS charges, count(DISTINCT l.day) AS days
+    FROM invoice_line l JOIN invoice_import i ON i.id = l.import_id
+    WHERE i.provider = :provider AND i.month = :month AND l.billing_account = ANY (:accounts)
+    GROUP BY 1, 2 ORDER BY 1
+    """
+)
+
+
+def coverage(import_id: str, *, provider: str, month: Any, accounts: Sequence[str]) -> Bound[TextClause]:
+    """(billing_account, is_new, charges, days) of an import, and of what it is about to replace."""
+    values = {"import_id": import_id, "provider": provider, "month": month, "accounts": list(accounts)}
+    return Bound(_COVERAGE, values)
 
 
 _REPLACED = text(
@@ -68,4 +77,4 @@ UNLISTED = select(
     invoice_import.c.replaced_at.is_(None),
     invoice_import.c.month >= text("date_trunc('month', now()) - interval '1 month'"),
 )
-"""Resources of ours that were charged without a lease, by the imports of this month and the one before."""
+"""Resources of ours that are charged without a lease, in this month and the one before. See `reconciliation.count_unlisted`."""

@@ -101,6 +101,26 @@ _TOTALS = text(
     """
 )
 
+_COUNT_UNLISTED = text(
+    _ROWS
+    + """,
+    unlisted AS (SELECT DISTINCT provider, resource_id, day FROM wanted WHERE kind = 'cloud_only' AND ours),
+    lines AS (
+        SELECT l.import_id, l.provider, l.resource_id, sum(l.cost) AS cost,
+            min(l.import_id) OVER (PARTITION BY l.provider, l.resource_id) AS first_import
+        FROM invoice_line l JOIN unlisted USING (provider, resource_id, day)
+        GROUP BY l.import_id, l.provider, l.resource_id),
+    counts AS (
+        SELECT import_id, count(*) AS own, count(*) FILTER (WHERE import_id = first_import) AS first, sum(cost) AS cost
+        FROM lines GROUP BY import_id)
+    UPDATE invoice_import i
+    SET unlisted_resources = coalesce(c.first, 0), unlisted_cost = coalesce(c.cost, 0)
+    FROM invoice_import j LEFT JOIN counts c ON c.import_id = j.id CROSS JOIN months m
+    WHERE i.id = j.id AND j.month = m.first
+    RETURNING i.id, coalesce(c.own, 0) AS resources, i.unlisted_cost AS cost
+    """
+)
+"""A resource with lines of several imports counts for the first of them, so that the sum of the month is the report's."""
 
 _IMPORTS = text(
     """
@@ -146,6 +166,14 @@ def totals(wanted: ReconciliationFilter) -> Bound[TextClause]:
     `unlisted`: resources with this installation's tag that belong to no lease.
     """
     return Bound(_TOTALS, wanted.parameters)
+
+
+def count_unlisted(month: date) -> Bound[TextClause]:
+    """Counts anew what belongs to no lease, for each import of the month. Returns (id, resources, cost) of each.
+
+    `resources`: those with a line of this import, whether or not another import has one too.
+    """
+    return Bound(_COUNT_UNLISTED, ReconciliationFilter(month=month).parameters)
 
 
 def imports(wanted: ReconciliationFilter) -> Bound[TextClause]:

@@ -8,8 +8,10 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from pyarrow import parquet
-from sqlalchemy import insert, select
+from sqlalchemy import delete, insert, select
 
 from app.db.core.ids import new_id
 from app.db.operations import reconciliation
@@ -214,3 +216,128 @@ def test_the_command_reports_and_its_exit_code_tells_of_an_alarm(
     assert command.main(["--file", str(alarm), "--provider", "aws"]) == 1
     assert "ALARM: 1 resources of this installation belong to no lease and cost 20.00 USD" in capsys.readouterr().out
     assert command.main(["--file", str(tmp_path / "missing.csv")]) == 2
+
+
+@pytest.mark.parametrize("names", [("1.csv", "1.csv"), ("1.csv", "1.csv.gz"), ("1.csv.gz", "copy.csv.gz")])
+def test_the_same_part_twice_is_refused(store: Store, tmp_path: Path, names: tuple[str, str]) -> None:
+    export = Export("aws").vm(1, 5, "19")
+    paths = [export.write(tmp_path / name) for name in names]
+    with pytest.raises(InvalidFile, match=r"has the same content as .*1\.csv.*name each part of an export once"):
+        load(store, *paths)
+    assert store.rows(invoice_import) == []
+
+
+def test_a_gzipped_copy_is_the_same_file(store: Store, tmp_path: Path) -> None:
+    export = Export("aws").vm(1, 5, "19")
+    load(store, export.write(tmp_path / "1.csv"))
+    with pytest.raises(AlreadyImported):
+        load(store, export.write(tmp_path / "1.csv.gz"))
+
+
+def test_a_replacement_with_less_says_so(store: Store, tmp_path: Path) -> None:
+    whole = Export("aws").vm(1, 5, "19").vm(2, 6, "19").vm(3, 6, "1")
+    assert load(store, whole.write(tmp_path / "whole.csv")).shrunk == ()
+    part = load(store, Export("aws").vm(1, 5, "20").write(tmp_path / "part.csv"))
+    assert part.shrunk == ("payer-1: 1 charges on 1 days replace 3 charges on 2 days",)
+    assert "WARNING: payer-1: 1 charges" in command.report(part)
+    more = Export("aws").vm(1, 5, "20").vm(2, 6, "20")
+    assert load(store, more.write(tmp_path / "more.csv")).shrunk == ()
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "message"),
+    [
+        ("EffectiveCost", "1E+200000", r"line 3: EffectiveCost is '1E\+200000', which has more than 12 digits"),
+        ("EffectiveCost", "-1e12", r"line 3: EffectiveCost is '-1e12', which has more than 12 digits"),
+        ("Tags", "[" * 200_000, r"line 3: Tags is '\[+', which is nested too deeply"),
+        ("Tags", '{"a":' * 200_000, r"line 3: Tags is .*, which is nested too deeply"),
+        ("Tags", '{"user_gpulease_lease": "a\\u0000b"}', r"line 3: Tags is .*no text"),
+        ("Tags", '{"user_gpulease_lease": "a\\ud800b"}', r"line 3: Tags is .*no text"),
+        ("ChargePeriodStart", "0001-01-01T00:00:00Z", r"line 3: ChargePeriodStart is on 0001-01-01, more than a month"),
+        ("ChargePeriodStart", "9999-12-31T00:00:00Z", r"line 3: ChargePeriodStart is on 9999-12-31, more than a month"),
+        ("ChargePeriodStart", "2026-08-31T00:00:00Z", r"line 3: ChargePeriodStart is on 2026-08-31, more than a month"),
+        ("ResourceId", "i-1\0", r"line 3: ResourceId is 'i-1\\x00', with a character that is no text"),
+        ("ServiceName", "\0", r"line 3: ServiceName is"),
+        ("BillingAccountId", "a\0", r"line 3: BillingAccountId is"),
+    ],
+)
+def test_values_out_of_bounds_name_line_and_column(
+    store: Store, tmp_path: Path, column: str, value: str, message: str
+) -> None:
+    path = broken(column, value).write(tmp_path / "focus.csv")
+    with pytest.raises(InvalidFile, match=message):
+        load(store, path)
+    assert (store.rows(invoice_import), store.rows(invoice_line)) == ([], [])
+
+
+@pytest.mark.parametrize(
+    "value", ["0E+200000", "1E-200000", "0.0000000000000000000001", "999999999999.123456789012345"]
+)
+def test_small_and_large_amounts_are_stored(store: Store, tmp_path: Path, value: str) -> None:
+    assert load(store, broken("EffectiveCost", value).write(tmp_path / "focus.csv")).lines == 2
+
+
+def test_a_charge_of_the_month_before_reaches_no_day(store: Store, tmp_path: Path) -> None:
+    used(store, "aws", 1, 5, "20")
+    used(store, "aws", 2, 2, "20")
+    path = broken("ChargePeriodStart", "2026-09-30T00:00:00Z").write(tmp_path / "focus.csv")
+    load(store, path)
+    (imported,) = store.rows(invoice_import)
+    assert (imported.first_day, imported.last_day) == (date(2026, 10, 5), date(2026, 10, 5))
+    assert [row.day.day for row in report(store)] == [5]
+
+
+def metric(store: Store) -> int:
+    """As /metrics would have it in that month."""
+    rows = [row for row in store.rows(invoice_import) if row.replaced_at is None]
+    return sum(row.unlisted_resources for row in rows)
+
+
+def reported(store: Store) -> tuple[int, Decimal]:
+    rows = store.all(reconciliation.totals(ReconciliationFilter(month=MONTH)))
+    return sum(row.unlisted for row in rows), sum((row.unlisted_cost for row in rows), Decimal(0))
+
+
+def test_an_alarm_is_of_the_file_with_the_fault(store: Store, tmp_path: Path) -> None:
+    orphan = Export("aws").vm(3, 6, "9", installation=ours(store))
+    assert load(store, orphan.write(tmp_path / "aws.csv")).unlisted == 1
+    for number, cloud in enumerate(("gcp", "azure"), 1):
+        used(store, cloud, number, 5, "20")
+        done = load(store, Export(cloud).vm(number, 5, "20").write(tmp_path / f"{cloud}.csv"))
+        assert (done.unlisted, done.unlisted_cost) == (0, 0)
+        assert (metric(store), reported(store)) == (1, (1, Decimal(9)))
+
+
+IMPORTS = st.lists(
+    st.tuples(
+        st.sampled_from(["aws", "gcp"]),
+        st.sets(st.sampled_from(["payer-1", "payer-2", "payer-3"]), min_size=1),
+        st.sets(st.integers(1, 4), min_size=1),
+    ),
+    min_size=1,
+    max_size=6,
+)
+
+
+@given(IMPORTS)
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_the_metric_is_the_report_after_any_order_of_imports(
+    store: Store, tmp_path: Path, imports: list[tuple[str, set[str], set[int]]]
+) -> None:
+    """Files of several accounts, corrections of them, and orphans that a later file no longer has. VM 1 has a lease."""
+    for table in (invoice_line, invoice_import):
+        store.run(delete(table))
+    if not store.rows(usage_record):
+        used(store, "aws", 1, 5, "20")
+    installation_id = ours(store)
+    for number, (cloud, accounts, machines) in enumerate(imports):
+        parts = [Export(cloud, account=account) for account in sorted(accounts)]
+        for part in parts:
+            for machine in sorted(machines):
+                part.vm(machine, 5, f"{number + 1}", installation=installation_id)
+        whole = Export(cloud, rows=[row for part in parts for row in part.rows])
+        done = load(store, whole.write(tmp_path / f"{number}.csv"))
+        assert done.unlisted == len({machine for machine in machines if (cloud, machine) != ("aws", 1)})
+        count, cost = reported(store)
+        assert metric(store) == count
+        assert sum(row.unlisted_cost for row in store.rows(invoice_import)) == cost
