@@ -34,6 +34,7 @@ from app.domain.money import format_money
 from app.services import audit
 from app.services.acting_tenant import whose
 from app.services.context import ServiceContext
+from app.services.cost_owners import check_limits_of_keys
 from app.services.cursors import PageRequest, RowPage, cut, last_id
 from app.services.errors import BudgetExceeded, Conflict, FieldError, Forbidden, InvalidRequest, ResourceNotFound
 from app.services.idempotency import Created, IdempotencyKey, Stored, replay, store
@@ -95,12 +96,12 @@ class BudgetService:
     ) -> dict[str, Any]:
         """`values`: any of amount, thresholds, when_exceeded. An amount below what is held is accepted.
 
-        Raises ResourceNotFound, VersionConflict, Forbidden, InvalidRequest.
+        Raises ResourceNotFound, VersionConflict, Forbidden, KeyHasBudget, InvalidRequest.
         """
         async with self._database.transaction(principal.tenant_id) as connection:
             before = await _locked(connection, principal, budget_id)
             if_match.check(budget_id, before["version"])
-            _check_owner(principal, before)
+            await _check_owner(connection, principal, before)
             if any(before[name] != value for name, value in values.items()):
                 await self._write(connection, principal, before, values)
             return await _read(connection, principal, budget_id)
@@ -120,13 +121,13 @@ class BudgetService:
         await _record(connection, principal, "budget.change", before, before=was, after=now)
 
     async def remove(self, principal: Principal, budget_id: str) -> None:
-        """Its leases hold nothing of it any more. Raises ResourceNotFound, Forbidden."""
+        """Its leases hold nothing of it any more. Raises ResourceNotFound, Forbidden, KeyHasBudget."""
         _check_id(budget_id)
         async with self._database.transaction(principal.tenant_id) as connection:
             tenant_id = (await _read(connection, principal, budget_id))["tenant_id"]
             await connection.run_sync(commitments.lock_tenant, tenant_id)
             before = await _locked(connection, principal, budget_id)
-            _check_owner(principal, before)
+            await _check_owner(connection, principal, before)
             await connection.execute(statements.remove(budget_id))
             await connection.run_sync(commitments.begin_period, tenant_id, [resource_of(budget_id)])
             await connection.execute(statements.remove_counter(tenant_id, budget_id))
@@ -257,7 +258,8 @@ async def _check_ceiling(
         raise InvalidRequest(errors=[FieldError(pointer, detail)])
 
 
-def _check_owner(principal: Principal, row: RowMapping) -> None:
+async def _check_owner(connection: AsyncConnection, principal: Principal, row: RowMapping) -> None:
+    await check_limits_of_keys(connection, principal)
     if row["set_by"] == SetBy.OPERATOR and not principal.is_operator:
         raise Forbidden("The operators set this budget: only they change or delete it.")
 

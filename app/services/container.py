@@ -130,7 +130,7 @@ class Services:
             lease_changes=LeaseChanges(context),
             groups=GroupService(context),
             group_creation=GroupCreation(context, catalogue),
-            group_changes=GroupChanges(context),
+            group_changes=GroupChanges(context, catalogue),
             budgets=BudgetService(context),
             bulk_release=BulkRelease(context),
             lease_access=LeaseAccess(context),

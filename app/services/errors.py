@@ -114,6 +114,16 @@ class Forbidden(ServiceError):
     advice = "Use a key of the role that `detail` names."
 
 
+class KeyHasBudget(ServiceError):
+    """A key with a budget cannot raise costs that its budget does not count."""
+
+    code, status = "key_has_budget", 403
+    advice = (
+        "Use the key that created the lease or the group, or a key without a budget. Leases that this key creates count in "
+        "its own budget."
+    )
+
+
 class TenantSuspended(ServiceError):
     """The tenant is suspended."""
 

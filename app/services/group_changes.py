@@ -20,10 +20,13 @@ from app.domain.reasons import Reason, ReasonCode
 from app.services import audit
 from app.services.admission import Admission, BudgetsChanged, Needs, NoRoom, budget_parameters, reserve
 from app.services.context import ServiceContext
+from app.services.cost_owners import check_cost_owner
 from app.services.errors import Conflict, GroupEnding, QuotaExceeded, ResourceNotFound, TenantSuspended
 from app.services.group_creation import ACCOUNTABLE, NameConflict, check_member_names, name_conflicts
+from app.services.group_requests import check_growth
 from app.services.groups import group_key, read_group
 from app.services.lease_changes import released_by
+from app.services.offering_cache import CatalogueSnapshot, OfferingCache
 from app.services.preconditions import IfMatch
 from app.services.principal import Principal
 
@@ -41,16 +44,19 @@ class _NoRoomFor(Exception):
 class GroupChanges:
     """Each call returns the group after the change, as `GroupService.get` does."""
 
-    def __init__(self, context: ServiceContext) -> None:
+    def __init__(self, context: ServiceContext, catalogue: OfferingCache) -> None:
         self._context = context
+        self._catalogue = catalogue
         self._admission = Admission(context)
 
     async def resize(self, principal: Principal, group_id: str, size: int, if_match: IfMatch) -> Any:
         """New members join at the next ranks. A smaller group releases its last ranks.
 
-        Raises ResourceNotFound, VersionConflict, GroupEnding, TenantSuspended, QuotaExceeded, BudgetExceeded, and
-        Conflict when a lease has the name of a new member.
+        Raises ResourceNotFound, VersionConflict, GroupEnding, TenantSuspended, QuotaExceeded, BudgetExceeded, KeyHasBudget,
+        InvalidRequest for more members than the provider places together, and Conflict when a lease has the name of a
+        new member.
         """
+        snapshot = await self._catalogue.snapshot()
         for _ in range(_TRIES):
             released: list[LeaseId] = []
             try:
@@ -59,7 +65,7 @@ class GroupChanges:
                     self._context.database.transaction(principal.tenant_id) as connection,
                 ):
                     row = await _locked(connection, principal, group_id, if_match)
-                    released = await _resize(connection, principal, row, size)
+                    released = await _resize(connection, principal, row, size, snapshot)
                     group = await read_group(connection, principal, row.id)
             except BudgetsChanged as changed:
                 tenant_id = await self._tenant_of(principal, group_id)
@@ -109,7 +115,9 @@ async def _locked(connection: AsyncConnection, principal: Principal, group_id: s
     return row
 
 
-async def _resize(connection: AsyncConnection, principal: Principal, row: Any, size: int) -> list[LeaseId]:
+async def _resize(
+    connection: AsyncConnection, principal: Principal, row: Any, size: int, snapshot: CatalogueSnapshot
+) -> list[LeaseId]:
     """Returns the released members. Raises GroupEnding."""
     released: list[LeaseId] = []
     if row.desired == Desired.END:
@@ -117,6 +125,8 @@ async def _resize(connection: AsyncConnection, principal: Principal, row: Any, s
     if size == row.size:
         return released
     if size > row.size:
+        await check_cost_owner(connection, principal, row.key_id)
+        check_growth(snapshot, row, size)
         await _grow(connection, principal, row, size)
     else:
         reason = Reason(

@@ -3,13 +3,15 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from typing import Any
 
 from app.domain.groups import GroupInterconnect, GroupPlacement, OnMemberLoss
+from app.domain.lease_requests import LeaseRequest
 from app.domain.offerings import Offering
 from app.services.errors import FieldError, InvalidRequest, ServiceError, summarize
 from app.services.lease_requests import CreateLease
 from app.services.offering_cache import CatalogueSnapshot
-from app.services.request_checks import CheckedRequest
+from app.services.request_checks import CheckedRequest, check_request
 from app.settings.providers import ProviderInfo, most_members, providers
 
 LEAST_FORM_SECONDS = 60
@@ -70,12 +72,34 @@ def check_group(snapshot: CatalogueSnapshot, new: CreateGroup, checked: CheckedR
     candidates = tuple(one for one in fitting if _has_interconnect(one, new.interconnect))
     if not candidates:
         raise _no_interconnect(snapshot, fitting)
-    candidates = tuple(one for one in candidates if new.size <= most_members(one.provider, new.placement))
-    if not candidates:
-        raise _too_large(new, fitting)
+    candidates = _large_enough(candidates, new.size, new.placement)
     if len(candidates) == len(fitting):
         return checked
     return replace(checked, ranked=checked.ranked.only(candidates))
+
+
+def check_growth(snapshot: CatalogueSnapshot, row: Any, size: int) -> None:
+    """Checks the larger size of a group, a row of `lists.lock`, as `check_group` does at its creation.
+
+    A group with a pool grows there. Raises InvalidRequest.
+    """
+    if row.pool is not None:
+        account = row.pool["account"]
+        places = tuple(one for one in snapshot.offerings if one.key.account == account)
+    else:
+        lease = CreateLease(tenant_id=row.tenant_id, request=LeaseRequest.from_json(row.lease), startup_script=None)
+        fitting = check_request(snapshot, row.tenant_id, lease).ranked.ranking.candidates
+        places = tuple(one for one in fitting if _has_interconnect(one, GroupInterconnect(row.interconnect)))
+    if places:
+        _large_enough(places, size, GroupPlacement(row.placement))
+
+
+def _large_enough(offerings: tuple[Offering, ...], size: int, placement: GroupPlacement) -> tuple[Offering, ...]:
+    """The offerings at providers that place so many VMs together. Raises InvalidRequest when there is none."""
+    large = tuple(one for one in offerings if size <= most_members(one.provider, placement))
+    if not large:
+        raise _too_large(placement, offerings)
+    return large
 
 
 def _has_interconnect(offering: Offering, wanted: GroupInterconnect) -> bool:
@@ -103,8 +127,8 @@ def _provider(offering: Offering) -> ProviderInfo | None:
     return providers().get(offering.provider)
 
 
-def _too_large(new: CreateGroup, fitting: tuple[Offering, ...]) -> InvalidRequest:
-    limits = {one.provider: most_members(one.provider, new.placement) for one in fitting}
+def _too_large(placement: GroupPlacement, fitting: tuple[Offering, ...]) -> InvalidRequest:
+    limits = {one.provider: most_members(one.provider, placement) for one in fitting}
     most = ", ".join(f"{limit} at {providers()[name].label}" for name, limit in sorted(limits.items()))
     detail = f"is more than a cluster can have: at most {most}"
     return InvalidRequest(errors=[FieldError("#/body/size", detail)], extra={"limits": limits})

@@ -15,7 +15,11 @@ from app.services.errors import IdempotencyInFlight, IdempotencyMismatch
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IdempotencyKey:
-    """`scope` is the tenant (or an operator's key), `route` method and template, `body_hash` SHA-256 of the parsed body."""
+    """`scope` is the tenant (or an operator's key), `route` method and path, `body_hash` SHA-256 of the parsed body.
+
+    `key` is the caller's text after the id of the API key: two API keys never get each other's responses. A rotated API
+    key has the same id.
+    """
 
     scope: str
     key: str

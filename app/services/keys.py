@@ -18,6 +18,7 @@ from app.domain.ids import KeyId, TenantId, is_typeid
 from app.services import audit, key_format
 from app.services.budgets import NewBudget, add_budget
 from app.services.context import ServiceContext
+from app.services.cost_owners import check_limits_of_keys
 from app.services.cursors import PageRequest, RowPage, cut, last_id
 from app.services.errors import Conflict, FieldError, InvalidRequest, ResourceNotFound
 from app.services.idempotency import Created, IdempotencyKey, Stored, replay, store
@@ -65,6 +66,7 @@ class KeyService:
             stored = await replay(connection, key)
             if stored is not None:
                 return Created(stored.response, replayed=True)
+            await check_limits_of_keys(connection, principal)
             await _check_room(connection, principal, tenant_id)
             await _check_expiry(connection, new.expires_at)
             row: Any = (await connection.execute(statements.add(values))).mappings().one()
@@ -106,6 +108,7 @@ class KeyService:
             stored = await replay(connection, key)
             if stored is not None:
                 return Created(stored.response, replayed=True)
+            await check_limits_of_keys(connection, principal, key_id)
             statement = statements.rotate(key_id, text.secret_hash, overlap_seconds, within=principal.tenant_id)
             row: Any = (await connection.execute(statement)).mappings().first()
             if row is None:

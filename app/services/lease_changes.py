@@ -24,6 +24,7 @@ from app.domain.reasons import Origin, Reason, ReasonCode
 from app.services.audit import record_lease
 from app.services.budgets import budget_refusal
 from app.services.context import ServiceContext
+from app.services.cost_owners import check_cost_owner
 from app.services.errors import (
     BudgetExceeded,
     FieldError,
@@ -57,7 +58,7 @@ class LeaseChanges:
         """`changes`: any of name, labels, `max_cost`, expiry_warnings; a row of leases.READ. Name and labels change in every state.
 
         Raises ResourceNotFound, VersionConflict, NameTaken, and BudgetExceeded when a budget that then counts the lease
-        has no room; for `max_cost` LeaseEnding, NotExtendable, InvalidRequest.
+        has no room; for `max_cost` LeaseEnding, NotExtendable, InvalidRequest, KeyHasBudget.
         """
         for _ in range(_TRIES):
             try:
@@ -81,6 +82,8 @@ class LeaseChanges:
             if "name" in changed and LeaseState(row.state) not in TERMINAL:
                 await check_name(connection, row.tenant_id, changed["name"], besides=row.id)
             if "max_cost" in changed:
+                if _raises_cap(row, changed["max_cost"]):
+                    await check_cost_owner(connection, principal, row.key_id)
                 _check_cap(row, changed["max_cost"])
             if changed:
                 event = NewEvent(_updated(changed), principal.request_id)
@@ -99,7 +102,7 @@ class LeaseChanges:
         """Moves the lease's expiry to a later time.
 
         Raises ResourceNotFound, VersionConflict, LeaseEnding, NotLater, NotExtendable, TermExceeded, TenantSuspended,
-        BudgetExceeded and what `repeatable` raises.
+        BudgetExceeded, KeyHasBudget and what `repeatable` raises.
         """
         async with (
             self._context.database.transaction(principal.tenant_id) as connection,
@@ -153,7 +156,7 @@ def _check_cap(row: Any, cap: Decimal | None) -> None:
     if cap is not None and cap < row.accrued:
         detail = f"must be at least {format_money(row.accrued)}, which the lease has cost already"
         raise InvalidRequest(errors=[FieldError("#/body/max_cost", detail)])
-    if row.not_extendable and row.max_cost is not None and (cap is None or cap > row.max_cost):
+    if row.not_extendable and _raises_cap(row, cap):
         raise NotExtendable(
             f"The cloud deletes this VM before it costs more than {format_money(row.max_cost)} USD, and nobody can move "
             f"that time while the VM runs: the account {row.account} is configured with `extendable = false`."
@@ -167,6 +170,10 @@ async def _locked(connection: AsyncConnection, principal: Principal, lease_id: s
         raise ResourceNotFound
     if_match.check(row.id, row.version)
     return row
+
+
+def _raises_cap(row: Any, cap: Decimal | None) -> bool:
+    return row.max_cost is not None and (cap is None or cap > row.max_cost)
 
 
 async def _read(connection: AsyncConnection, principal: Principal, lease_id: str) -> Any:
@@ -192,6 +199,7 @@ async def _extend(
 ) -> Any:
     """The lease becomes due at once, so that a worker writes the new deadline to the provider's tags."""
     row = await _locked(connection, principal, lease_id, if_match)
+    await check_cost_owner(connection, principal, row.key_id)
     until = later.after(row.expires_at)
     _check_extension(row, later, until)
     times = {"before": {"expires_at": row.expires_at}, "after": {"expires_at": until}}

@@ -18,6 +18,7 @@ from app.domain.lease_actions import Refusal, keep_refusal
 from app.domain.leases import Desired
 from app.services.audit import record_lease
 from app.services.context import ServiceContext
+from app.services.cost_owners import check_cost_owner
 from app.services.errors import FieldError, InvalidRequest, LeaseEnding, ResourceNotFound
 from app.services.idempotency import IdempotencyKey, Reply, repeatable
 from app.services.leases import lease_key
@@ -37,7 +38,7 @@ class LeaseIdleness:
     ) -> AsyncIterator[Reply]:
         """The lease does not count as idle for so long from now. A call with a shorter time shortens it again.
 
-        Raises ResourceNotFound, VersionConflict, LeaseEnding, InvalidRequest and what `repeatable` raises.
+        Raises ResourceNotFound, VersionConflict, LeaseEnding, InvalidRequest, KeyHasBudget and what `repeatable` raises.
         """
         async with (
             self._context.database.transaction(principal.tenant_id) as connection,
@@ -64,6 +65,7 @@ async def _keep(
     if row is None:
         raise ResourceNotFound
     if_match.check(row.id, row.version)
+    await check_cost_owner(connection, principal, row.key_id)
     if keep_refusal(Desired(row.desired)) is Refusal.LEASE_ENDING:
         raise LeaseEnding
     await _check_floor(connection, principal, row.tenant_id, seconds)

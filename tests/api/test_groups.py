@@ -358,3 +358,15 @@ async def test_a_report_that_is_none_is_refused(alice: Caller, fleet: Fleet, ano
     anybody = await anonymous.post("/v1/group-hosts", json={"nodes": 2, "mesh": "ok"})
     assert anybody.status_code == 401
     assert (await alice.get(f"/v1/groups/{group['id']}")).json()["members"][0]["check"] is None
+
+
+async def test_a_group_grows_to_no_size_that_its_provider_cannot_place_together(alice: Caller, fleet: Fleet) -> None:
+    fleet.run('UPDATE quota SET "limit" = 1000 WHERE tenant_id = %s', alice.tenant_id)
+    fleet.run("UPDATE offering SET provider = 'azure'")
+    group = await made(alice, size=2, placement="cluster", lease={"gpu": {"model": "A10G", "count": 1}})
+    assert pointers(await create(alice, name="large", size=201, placement="cluster")) == {"#/body/size"}
+    assert pointers(await alice.patch(f"/v1/groups/{group['id']}", json={"size": 201})) == {"#/body/size"}
+    run(fleet, group, 0, 1)
+    answer = await alice.patch(f"/v1/groups/{group['id']}", json={"size": 201})
+    assert (pointers(answer), answer.json()["limits"]) == ({"#/body/size"}, {"azure": 200})
+    assert (await alice.patch(f"/v1/groups/{group['id']}", json={"size": 3})).status_code == 200

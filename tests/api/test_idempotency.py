@@ -54,6 +54,17 @@ async def test_the_secret_of_a_key_is_not_repeated(alice: Caller) -> None:
     assert repeated.json() == {**rotated.json(), "secret": None}
 
 
+async def test_two_api_keys_of_a_tenant_may_use_the_same_key_and_a_rotated_one_finds_its_own(alice: Caller) -> None:
+    path, body = "/v1/webhooks", {"url": "https://93.184.216.34/hook"}
+    other = await alice.member("admin")
+    mine, theirs = [(await one.post(path, json=body, headers=HEADER)).json()["id"] for one in (alice, other)]
+    assert mine != theirs
+    key_id = (await other.get("/v1/me")).json()["key_id"]
+    rotated = await alice.post(f"/v1/keys/{key_id}/rotate", json={})
+    again = await Caller(alice.app, rotated.json()["secret"], alice.tenant_id).post(path, json=body, headers=HEADER)
+    assert (again.json()["id"], again.headers["idempotency-replayed"]) == (theirs, "true")
+
+
 async def test_two_tenants_may_use_the_same_key(alice: Caller, bob: Caller) -> None:
     body = {"name": "ci", "role": "viewer"}
     hers = await alice.post(f"/v1/tenants/{alice.tenant_id}/keys", json=body, headers=HEADER)

@@ -55,7 +55,8 @@ class GroupPeople:
 
     @cached_property
     def _changes(self) -> GroupChanges:
-        return GroupChanges(context(self._grounds))
+        services = context(self._grounds)
+        return GroupChanges(services, OfferingCache(services.database, cache_seconds=0))
 
     # --- creation -----------------------------------------------------------------------------------------
 

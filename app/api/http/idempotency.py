@@ -20,7 +20,7 @@ IdempotencyHeader = Annotated[
         min_length=1,
         max_length=255,
         pattern=IDEMPOTENCY_KEY.regex,
-        description="Repeating a request with the same key and body gives the first answer again. Kept 72 hours.",
+        description="Repeating a request with the same API key, Idempotency-Key and body gives the first answer again. Kept 72 hours.",
     ),
 ]
 
@@ -30,14 +30,15 @@ def idempotency_key(
 ) -> IdempotencyKey | None:
     """What the service needs to notice a repetition; None when the caller sent no key.
 
-    The path counts with its ids, so that one key may be used for two leases' extensions.
+    The path counts with its ids, so that one key may be used for two leases' extensions. The API key counts too: each
+    agent finds its own leases.
     """
     if key is None:
         return None
     content = b"" if body is None else body.model_dump_json().encode()
     return IdempotencyKey(
         scope=principal.scope,
-        key=key,
+        key=f"{principal.key_id} {key}",
         route=f"{request.method} {request.url.path}",
         body_hash=hashlib.sha256(content).digest(),
     )

@@ -14,6 +14,7 @@ _ADVICE: Mapping[str, str] = {
     ),
     "quota_exceeded": "Release leases with release_lease, or ask a person for a higher quota.",
     "forbidden": "The key of this server has too few rights. Ask a person for a key with the role that is named above.",
+    "key_has_budget": "Create a lease of your own: the key of this server changes only the costs of leases that it created.",
     "unauthenticated": "The key of this server is missing, expired or revoked. Ask a person for another key.",
     "no_offering": "Change the request. The tool plan shows why offerings do not fit.",
     "unknown_gpu_model": "Use one of the known models.",

@@ -85,6 +85,7 @@ LOCK = READ.add_columns(
     lease.c.keep_until,
     lease.c.account,
     lease.c.group_id,
+    lease.c.key_id,
     lease.c.created_at,
     lease.c.expires_at,
     _reserved_until(lease).label("reserved_until"),

@@ -93,6 +93,12 @@ def key_exists(tenant_id: str, key_id: str) -> AnySelect:
     return select(api_key.c.id).where(api_key.c.id == key_id, api_key.c.tenant_id == tenant_id)
 
 
+def limiting(tenant_id: str, key_id: str) -> AnySelect:
+    """A row when a budget of this API key refuses what does not fit."""
+    own = (budget.c.tenant_id == tenant_id, budget.c.key_id == key_id, budget.c.when_exceeded != "notify")
+    return select(budget.c.id).where(*own).limit(1)
+
+
 def ceiling(tenant_id: str) -> AnySelect:
     """(amount) of the lowest budget that operators set for the tenant as a whole; null without one."""
     whole = (budget.c.tenant_id == tenant_id, budget.c.kind == "tenant", budget.c.set_by == "operator")

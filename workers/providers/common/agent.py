@@ -70,7 +70,10 @@ def deliveries(config: AgentConfig | None) -> tuple[Delivery, ...]:
 
 
 def files(config: AgentConfig, delivery: Delivery) -> list[dict[str, Any]]:
-    """The files that the VM needs. Only root can read the token, and root in the VM may know it."""
+    """The files that the VM needs. Only root can read them.
+
+    Any process in the VM can read the token in the user data, from the metadata service.
+    """
     if delivery is Delivery.NONE:
         return []
     text = program.short(benchmark=config.benchmark) if delivery is Delivery.EMBEDDED else loader(config)

@@ -51,7 +51,10 @@ def program() -> str:
 
 
 def files(spec: LaunchSpec) -> list[dict[str, Any]]:
-    """The files that the VM needs; none for a VM that does not ask. Only root can read the token and the key."""
+    """The files that the VM needs; none for a VM that does not ask. Only root can read these files.
+
+    Any process in the VM can read the token and the key in the user data, from the metadata service.
+    """
     if spec.group is None or spec.group.hosts_url is None:
         return []
     return [

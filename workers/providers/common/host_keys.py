@@ -42,7 +42,10 @@ ExecStart={PATH}
 
 
 def files(report: HostKeyReport) -> list[dict[str, Any]]:
-    """The files that cloud-init must write. Only root can read the token, and root in the VM may know it."""
+    """The files that cloud-init must write. Only root can read them.
+
+    Any process in the VM can read the token in the user data, from the metadata service.
+    """
     program = _PROGRAM % (json.dumps(report.url), json.dumps(report.token))
     return [
         {"path": PATH, "permissions": "0700", "content": program},
