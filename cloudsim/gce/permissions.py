@@ -7,7 +7,7 @@ from cloudsim.gce.errors import GceError
 from cloudsim.gce.facts import PROVIDER
 
 _VERBS = {"insert": "create", "aggregatedList": "list", "bulkInsert": "create"}
-_FREE = frozenset({"services.skus.list", "projects.testIamPermissions", "subnetworks.testIamPermissions"})
+_FREE = frozenset({"services.skus.list", "projects.testIamPermissions", "subnetworks.testIamPermissions", "token"})
 """Need no permission."""
 _TO_MAKE_A_VM = (
     "compute.disks.create",

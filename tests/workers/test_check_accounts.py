@@ -72,6 +72,7 @@ FAULTS = {
     ),
 }
 READS = (
+    "token",
     "Describe",
     "Get",
     "List",

@@ -270,8 +270,10 @@ class AwsProvider:
 
     def leftovers(self, region: str, installation: str, lease_ids: Sequence[str] | None) -> Leftovers:
         """Volumes, network interfaces, elastic addresses, security groups and placement groups with gpulease's tags."""
-        resources = leftovers.of_leases(self._clients.ec2(region), region, installation, lease_ids)
-        return Leftovers(found=list(resources))
+        with translated():
+            return Leftovers(
+                found=list(leftovers.of_leases(self._clients.ec2(region), region, installation, lease_ids))
+            )
 
     def remove_leftover(self, leftover: Leftover) -> None:
         """Makes one call. EC2 has a separate error code for each kind of resource that is still in use."""

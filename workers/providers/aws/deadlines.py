@@ -35,8 +35,9 @@ def missing(vm_id: str) -> ProviderError:
 
 def belonging(instance: Any) -> Iterator[str]:
     """Ids of the volumes and network interfaces of a VM."""
-    yield from (mapping["Ebs"]["VolumeId"] for mapping in instance.get("BlockDeviceMappings", ()))
-    yield from (interface["NetworkInterfaceId"] for interface in instance.get("NetworkInterfaces", ()))
+    volumes = (mapping.get("Ebs", {}).get("VolumeId") for mapping in instance.get("BlockDeviceMappings", ()))
+    interfaces = (interface.get("NetworkInterfaceId") for interface in instance.get("NetworkInterfaces", ()))
+    yield from (resource_id for resource_id in (*volumes, *interfaces) if resource_id)
 
 
 def _tag(ec2: "EC2Client", ids: list[str], deadline: datetime) -> None:

@@ -43,20 +43,18 @@ def resolve(ec2: "EC2Client", ssm: "SSMClient", pin: str | None) -> Image:
 def _parameter(ssm: "SSMClient", name: str) -> str | None:
     try:
         with translated():
-            answer = ssm.get_parameter(Name=name)
+            return str(part(ssm.get_parameter(Name=name), "Parameter")["Value"])
     except NotFound:
         return None
-    return str(part(answer, "Parameter")["Value"])
 
 
 def _described(ec2: "EC2Client", image_id: str) -> Image:
     with translated():
-        answer = ec2.describe_images(ImageIds=[image_id])
-    images = part(answer, "Images")
-    if not images:
-        msg = f"image {image_id} does not exist here or is not shared with this account"
-        raise InvalidSpec(msg, code="InvalidAMIID.NotFound")
-    return _image(images[0])
+        images = part(ec2.describe_images(ImageIds=[image_id]), "Images")
+        if images:
+            return _image(images[0])
+    msg = f"image {image_id} does not exist here or is not shared with this account"
+    raise InvalidSpec(msg, code="InvalidAMIID.NotFound")
 
 
 def _newest(ec2: "EC2Client") -> Image:
@@ -64,10 +62,9 @@ def _newest(ec2: "EC2Client") -> Image:
     for name in NAMES:
         filters: list[FilterTypeDef] = [{"Name": "name", "Values": [name]}, {"Name": "state", "Values": ["available"]}]
         with translated():
-            answer = ec2.describe_images(Owners=["amazon"], Filters=filters)
-        images = part(answer, "Images")
-        if images:
-            return _image(max(images, key=lambda image: image["CreationDate"]))
+            images = part(ec2.describe_images(Owners=["amazon"], Filters=filters), "Images")
+            if images:
+                return _image(max(images, key=lambda image: image["CreationDate"]))
     msg = f"no image is named {NAMES[0]!r} here: pin one with `image` of this account"
     raise InvalidSpec(msg, code="InvalidAMIID.NotFound")
 

@@ -50,16 +50,15 @@ def read(client: "ServiceQuotasClient", region: str) -> list[ServiceQuota]:
 def _value(client: "ServiceQuotasClient", code: str) -> Decimal | None:
     try:
         with translated():
-            answer = client.get_service_quota(ServiceCode="ec2", QuotaCode=code)
+            return Decimal(str(part(client.get_service_quota(ServiceCode="ec2", QuotaCode=code), "Quota")["Value"]))
     except NotFound:
         return _default(client, code)
-    return Decimal(str(part(answer, "Quota")["Value"]))
 
 
 def _default(client: "ServiceQuotasClient", code: str) -> Decimal | None:
     try:
         with translated():
             answer = client.get_aws_default_service_quota(ServiceCode="ec2", QuotaCode=code)
+            return Decimal(str(part(answer, "Quota")["Value"]))
     except NotFound:
         return None
-    return Decimal(str(part(answer, "Quota")["Value"]))

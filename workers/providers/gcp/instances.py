@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 from app.domain import tags
 from app.domain.leases import VmState
@@ -27,7 +27,10 @@ _LEAVING = frozenset({VmState.ENDING, VmState.STOPPED})
 
 
 def listed(clients: GcpClients, regions: frozenset[str], installation: str) -> Iterator[ListingPage]:
-    """Pages of this installation's VMs in some regions. Google returns pages of all regions."""
+    """Pages of this installation's VMs in some regions. Google returns pages of all regions.
+
+    A VM that cannot be read makes its zone count as unreachable.
+    """
     label_filter = resource_tags.having(tags.INSTALLATION, installation)
     scan = Regions(regions)
     for page in clients.pages(clients.of(InstancesClient).aggregated_list, filter=label_filter):
@@ -36,10 +39,10 @@ def listed(clients: GcpClients, regions: frozenset[str], installation: str) -> I
         for region in scan.told:
             with scan.reading(region):
                 zones, unreachable = scoped(page, region)
-                shown = [from_instance(instance, region) for _, scope in zones for instance in scope.instances]
+                shown, odd = _read(zones)
                 explained, silent = _explained(clients, region, shown)
                 vms += explained
-                lost |= unreachable | silent.keys()
+                lost |= unreachable | odd | silent.keys()
         yield ListingPage(vms=vms, unreachable=lost, failed=dict(scan.failed))
 
 
@@ -55,9 +58,15 @@ def listed_everywhere(clients: GcpClients, installation: str) -> Iterator[Listin
 
 def _of_all_zones(page: Any) -> ListingPage:
     zones, unreachable = everywhere(page)
+    vms, odd = _read(zones)
+    return ListingPage(vms=vms, unreachable=unreachable | odd)
+
+
+def _read(zones: Sequence[tuple[str, Any]]) -> tuple[list[Vm], frozenset[str]]:
+    """The VMs of a page, and the zones with a VM that cannot be read."""
     shown = {f"{zone}/{vm.name}": (zone, vm) for zone, scope in zones for vm in scope.instances}
     read, failed = ask_each(shown, lambda key: from_instance(shown[key][1], region_of(shown[key][0])))
-    return ListingPage(vms=list(read.values()), unreachable=unreachable.union(shown[key][0] for key in failed))
+    return list(read.values()), frozenset(shown[key][0] for key in failed)
 
 
 def _explained(clients: GcpClients, region: str, vms: Sequence[Vm]) -> tuple[list[Vm], Mapping[str, ProviderError]]:
@@ -108,7 +117,10 @@ def get(clients: GcpClients, region: str, vm_ids: Sequence[str]) -> dict[str, Vm
     """
     ids = {vm_id for vm_id in map(Id.parse, vm_ids) if vm_id is not None and in_region(vm_id.zone, region)}
     shown, failed = with_ids(clients, region, vm_ids)
-    explained, unexplained = _explained(clients, region, [from_instance(vm, region) for vm in shown.values()])
+    read, odd = ask_each(
+        {str(key): key for key in shown}, lambda vm_id: from_instance(shown[cast(Id, Id.parse(vm_id))], region)
+    )
+    explained, unexplained = _explained(clients, region, list(read.values()))
     histories, silent = operations.of_vms(clients, (vm for vm in ids.difference(shown) if vm.zone not in failed))
     fates = {str(key): operations.fate(key, region, history) for key, history in histories.items()}
     unsure = {
@@ -120,7 +132,7 @@ def get(clients: GcpClients, region: str, vm_ids: Sequence[str]) -> dict[str, Vm
     vms: dict[str, Vm | None] = dict.fromkeys(set(vm_ids).difference(map(str, ids)))
     vms |= {vm.id: vm for vm in explained} | {key: vm for key, vm in fates.items() if key not in unsure}
     vms |= {key: vm or fates[key] for key, vm in direct.items()}
-    leave_out(vms, {**failed, **unexplained, **silent, **lost})
+    leave_out(vms, {**failed, **unexplained, **silent, **lost, **odd})
     return vms
 
 

@@ -318,3 +318,23 @@ def test_errors_inside_a_listing_are_translated_too(answer: Answer, aws: AwsProv
     answer.ec2("RequestLimitExceeded", 503)
     with pytest.raises(errors.Throttled):
         next(iter(aws.list(frozenset({REGION}), owner().installation)))
+
+
+@pytest.mark.parametrize(
+    ("body", "question"),
+    [
+        ("<R><volumeSet><item/></volumeSet></R>", lambda aws: aws.leftovers(REGION, "x", None)),
+        ('{"Parameter": {}}', lambda aws: aws.image(REGION)),
+        ('{"Quota": {}}', lambda aws: aws.service_quotas(REGION)),
+        ("<R><regionInfo><item/></regionInfo></R>", lambda aws: aws._regions()[1]),
+    ],
+)
+def test_a_record_without_its_members_is_an_unknown_outcome(
+    answer: Answer, aws: AwsProvider, body: str, question: Callable[[AwsProvider], object]
+) -> None:
+    answer.say(200, body)
+    try:
+        found = question(aws)
+    except errors.OutcomeUnknown as error:
+        found = error
+    assert type(found) is errors.OutcomeUnknown

@@ -170,26 +170,29 @@ def test_a_vm_that_cannot_be_read_hides_its_zone_and_no_other_vm(answer: Answer,
     known = {"name": "y", "id": "2", "zone": f"zones/{REGION}-a", "status": "RUNNING"}
     there = {f"zones/{REGION}-a": {"instances": [unread, known]}}
     answer.json({"kind": "compute#instanceAggregatedList", "items": there})
-    (page,) = gcp.list_everywhere("x")
-    assert [vm.id for vm in page.vms] == [f"{REGION}-a:y:2"]
-    assert page.unreachable == {f"{REGION}-a"}
+    for (page,) in (gcp.list_everywhere("x"), gcp.list(frozenset({REGION}), "x")):
+        assert [vm.id for vm in page.vms] == [f"{REGION}-a:y:2"]
+        assert (page.unreachable, page.failed) == ({f"{REGION}-a"}, {})
+
+
+def test_a_vm_that_cannot_be_read_is_left_out_of_a_read_by_id(answer: Answer, gcp: GcpProvider) -> None:
+    unread = {"name": "x", "id": "1", "zone": f"zones/{REGION}-a"}
+    known = {"name": "y", "id": "2", "zone": f"zones/{REGION}-a", "status": "RUNNING"}
+    answer.json({"kind": "compute#instanceList", "items": [unread, known]})
+    found = gcp.get(REGION, [f"{REGION}-a:x:1", f"{REGION}-a:y:2"])
+    assert {vm_id: vm is not None for vm_id, vm in found.items()} == {f"{REGION}-a:y:2": True}
 
 
 def test_what_cannot_be_told_of_one_region_stops_a_listing_of_no_other(answer: Answer, gcp: GcpProvider) -> None:
-    strange = {"name": "x", "id": "1", "zone": f"zones/{REGION}-a"}
     known = {"name": "y", "id": "2", "zone": "zones/europe-west4-a", "status": "RUNNING"}
     there = {"zones/europe-west4-a": {"instances": [known]}}
     both = frozenset({REGION, "europe-west4"})
-    for told in (
-        {"items": there | {f"zones/{REGION}-a": {"instances": [strange]}}},
-        {"items": there, "unreachables": [f"regions/{REGION}"]},
-    ):
-        answer.json({"kind": "compute#instanceAggregatedList", **told})
-        (page,) = gcp.list(both, "x")
-        assert [vm.region for vm in page.vms] == ["europe-west4"]
-        assert [(region, type(error)) for region, error in page.failed.items()] == [(REGION, errors.OutcomeUnknown)]
-        with pytest.raises(errors.OutcomeUnknown):
-            list(gcp.list(frozenset({REGION}), "x"))
+    answer.json({"kind": "compute#instanceAggregatedList", "items": there, "unreachables": [f"regions/{REGION}"]})
+    (page,) = gcp.list(both, "x")
+    assert [vm.region for vm in page.vms] == ["europe-west4"]
+    assert [(region, type(error)) for region, error in page.failed.items()] == [(REGION, errors.OutcomeUnknown)]
+    with pytest.raises(errors.OutcomeUnknown):
+        list(gcp.list(frozenset({REGION}), "x"))
     everywhere = [f"regions/{region}" for region in both]
     answer.json({"kind": "compute#instanceAggregatedList", "items": {}, "unreachables": everywhere})
     with pytest.raises(errors.OutcomeUnknown, match="out of reach"):
