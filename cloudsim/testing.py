@@ -179,7 +179,7 @@ def running(
         control.close()
         server.should_exit = True
         # uvicorn takes two tenths of a second to end, as long as many a test
-        if state is not None:
+        if state is not None or certificate is not None:
             thread.join(START_SECONDS)
 
 

@@ -276,7 +276,9 @@ class Accounts:
             return error
         except ProviderError:
             log.warning("identity unknown after a refusal", account=name, code=error.code)
-        return NotPermitted(error.message, code=error.code)
+        refusal = NotPermitted(error.message, code=error.code)
+        refusal.may_concern_image = error.may_concern_image
+        return refusal
 
     def set_aside(self, name: str, error: ProviderError) -> None:
         """The account does not accept our credentials: nothing is placed there until a check succeeds."""

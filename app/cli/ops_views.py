@@ -27,6 +27,18 @@ _SECTIONS: Sequence[tuple[str, str, Columns]] = (
     ("By tenant", "by_tenant", (("TENANT", "name"), *_SPEND)),
     ("Capacity failures", "capacity_failures.worst", (*_PLACE, ("FAILURES", "failures"))),
     ("Interruptions", "interruptions.worst", (*_PLACE, ("INTERRUPTIONS", "interruptions"))),
+    (
+        "Blocked",
+        "blocked",
+        (
+            ("ACCOUNT", "account"),
+            ("REGION", "region"),
+            ("CODE", "code"),
+            ("SINCE", when("since")),
+            ("UNTIL", when("until")),
+            ("MESSAGE", "message"),
+        ),
+    ),
     ("Orphans", "orphans", (("CAUSE", "cause"), ("ORPHANS", "orphans"))),
     (
         "Stuck leases",
@@ -60,7 +72,7 @@ def summary(document: Json) -> RenderableType:
     for title, path, columns in _SECTIONS:
         items = at(document, path)
         if items:
-            wrap = {"EXAMPLES": 20, "REASON": 16}
+            wrap = {"EXAMPLES": 20, "REASON": 16, "MESSAGE": 20}
             parts += [Text(), Text(title, "bold"), FittedTable(columns, items, Layout(wrap=wrap, right=_NUMBERS))]
     return Group(*parts)
 
@@ -105,9 +117,12 @@ def _listed(account: Json) -> str:
 
 
 def _account_error(account: Json) -> str | None:
-    """The error of the account, else the first one of a region."""
+    """The error of the account, else why launches are blocked in a region, else the first error of a region."""
     if account.get("last_error"):
         return error_text(account["last_error"])
+    blocked = [region for region in account.get("regions") or () if region.get("blocked")]
+    if blocked:
+        return f"{blocked[0]['region']}: blocked: {error_text(blocked[0]['blocked'])}"
     failed = [region for region in account.get("regions") or () if region.get("last_error")]
     return f"{failed[0]['region']}: {error_text(failed[0]['last_error'])}" if failed else None
 
@@ -144,11 +159,14 @@ REGIONS: Columns = (
     ("VMS", "listed"),
     ("LISTED", when("last_complete_listing_at")),
     ("ERROR", lambda region: error_text(region["last_error"]) if region.get("last_error") else None),
+    ("BLOCKED", lambda region: error_text(region["blocked"]) if region.get("blocked") else None),
     ("CALLS", "listing_calls"),
     ("SECONDS", "listing_seconds"),
 )
 REGIONS_LAYOUT = Layout(
-    ("ACCOUNT", "REGION", "VMS", "LISTED", "ERROR", "CALLS", "SECONDS"), wrap={"ERROR": 20}, right=frozenset({"VMS"})
+    ("ACCOUNT", "REGION", "VMS", "LISTED", "BLOCKED", "ERROR", "CALLS", "SECONDS"),
+    wrap={"ERROR": 20, "BLOCKED": 20},
+    right=frozenset({"VMS"}),
 )
 
 

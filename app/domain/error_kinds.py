@@ -16,6 +16,8 @@ class ErrorKind(StrEnum):
     IMAGE_MISSING = "ImageMissing"
     PRICE_TOO_LOW = "PriceTooLow"
     NOT_PERMITTED = "NotPermitted"
+    ACCOUNT_BLOCKED = "AccountBlocked"
+    REGION_BLOCKED = "RegionBlocked"
     CREDENTIALS_REJECTED = "CredentialsRejected"
     IDENTITY_CHANGED = "IdentityChanged"
     # not done

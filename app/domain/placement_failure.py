@@ -23,6 +23,8 @@ _BY_ERROR = {
     ErrorKind.INVALID_SPEC: (ReasonCode.PROVIDER_ERROR, "the provider did not accept the launch parameters"),
 }
 
+_ACCOUNT_REFUSED = (ErrorKind.CREDENTIALS_REJECTED, ErrorKind.ACCOUNT_BLOCKED, ErrorKind.REGION_BLOCKED)
+
 
 def why_exhausted(
     ranking: Ranking,
@@ -61,7 +63,7 @@ def _over_limits(over_quota: int, over_budget: int) -> Reason:
 
 AUTH = Reason(
     ReasonCode.PROVIDER_AUTH,
-    "the provider refuses the installation's credentials; its operators see why",
+    "the provider refuses the installation's account; its operators see why",
     Origin.PROVIDER,
 )
 
@@ -84,7 +86,7 @@ def could_not_ask(error: str | None) -> Reason:
 
 
 def _from_errors(errors: Sequence[dict[str, Any]]) -> Reason:
-    if all(error.get("class") == ErrorKind.CREDENTIALS_REJECTED for error in errors):
+    if all(error.get("class") in _ACCOUNT_REFUSED for error in errors):
         return replace(AUTH, provider_message=provider_words(errors[-1]))
     kinds = {error.get("class") for error in errors}
     if ErrorKind.GPU_CHECK_FAILED in kinds:

@@ -21,6 +21,8 @@ _BY_CLASS: Mapping[str, str] = MappingProxyType(
         ErrorKind.IMAGE_MISSING: "no such image is found there",
         ErrorKind.PRICE_TOO_LOW: "the spot price is above the price that was offered",
         ErrorKind.NOT_PERMITTED: "the provider does not permit this to the installation's account",
+        ErrorKind.ACCOUNT_BLOCKED: "the provider lets the installation's account create no VM at present",
+        ErrorKind.REGION_BLOCKED: "the provider lets the installation's account create no VM in this region at present",
         ErrorKind.CREDENTIALS_REJECTED: "the provider refuses the installation's credentials",
         ErrorKind.IDENTITY_CHANGED: "the provider refuses the installation's credentials",
         ErrorKind.THROTTLED: "the provider takes no more requests for a moment",

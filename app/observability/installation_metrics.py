@@ -67,6 +67,7 @@ FAMILIES = (
     Family("gpulease_offerings", "Offerings in the catalogue, including those in cool-off.", ("provider", *_PLACE)),
     Family("gpulease_offerings_cooling_off", "Offerings in cool-off, by reason.", ("provider", *_PLACE, "reason")),
     Family("gpulease_account_state", "1 for the current state of an account, 0 for the other states.", ("provider", "account", "state")),
+    Family("gpulease_account_blocked", "1 while the provider refuses every launch of the account in the region.", ("provider", *_PLACE)),
     Family("gpulease_account_cordoned", "1 when an operator has cordoned the account.", ("provider", "account")),
     Family("gpulease_hold", "1 while the installation is on hold. On hold, gpulease launches, expires, ends and closes nothing."),
     Family("gpulease_launches_stopped", "1 while operators have stopped all launches."),
@@ -184,6 +185,9 @@ def _fleet(rows: Any) -> dict[str, list[Sample]]:
             ((row.provider, row.name, state), float(row.state == state))
             for row in rows["accounts"]
             for state in _ACCOUNT_STATES
+        ],
+        "gpulease_account_blocked": [
+            ((row.provider, row.account, row.region), float(row.blocked)) for row in rows["places"]
         ],
         "gpulease_account_cordoned": [((row.provider, row.name), float(row.cordoned)) for row in rows["accounts"]],
     }

@@ -35,6 +35,7 @@ class Summary:
     trouble: tuple[Row, ...]
     time_to_ready: Row
     orphan_counts: tuple[Row, ...]
+    blocked_regions: tuple[Row, ...]
     stuck: tuple[Row, ...]
     heartbeats: tuple[Row, ...]
     invariants: tuple[Row, ...]
@@ -90,6 +91,7 @@ def _summary(present: _Parts, past: _Parts) -> Summary:
         trouble=was["trouble"],
         time_to_ready=was["time_to_ready"][0],
         orphan_counts=now["orphan_counts"],
+        blocked_regions=_timed(now["blocked_regions"], "since", "until"),
         stuck=_timed(now["stuck"], "since"),
         heartbeats=now["heartbeats"],
         invariants=_timed(now["invariants"], "since", "checked_at"),

@@ -56,7 +56,7 @@ function Account({ account }) {
             ${account.regions.map(
               (one) => html`
                 <tr key=${one.region}>
-                  <th scope="row"><a href=${to("leases", { region: one.region })}>${one.region}</a>${one.last_error && html`<span class="under bad" title=${one.last_error.message}>${one.last_error.code ?? one.last_error.class}</span>`}</th>
+                  <th scope="row"><a href=${to("leases", { region: one.region })}>${one.region}</a>${one.last_error && html`<span class="under bad" title=${one.last_error.message}>${one.last_error.code ?? one.last_error.class}</span>`}${one.blocked && html`<span class="under bad" title=${one.blocked.message}>blocked: ${one.blocked.code ?? one.blocked.class}</span>`}</th>
                   <td class="n">${one.listed === null ? NOTHING : count(one.listed)}</td>
                   <td class="n">${one.last_complete_listing_at ? html`<${Ago} at=${one.last_complete_listing_at} />` : "never"}</td>
                   <td class="n">${one.listing_seconds === null ? NOTHING : fineSpan(one.listing_seconds)}</td>

@@ -94,7 +94,7 @@ def test_every_verdict_has_a_text() -> None:
         ({"attempts_count": 0}, [COOLING], C.TRIES_NEXT, "gpulease tries g5.xlarge"),
         ({"wait_until": ago(1)}, [COOLING], C.NO_CAPACITY, "for the last time"),
         ({}, [], C.NOTHING_FITS, "No offering can be used now: no offering fits the request at present;"),
-        ({}, [offering(account_problem="x")], C.NOTHING_FITS, "the provider refuses the installation's credentials"),
+        ({}, [offering(account_problem="x")], C.NOTHING_FITS, "the provider refuses the installation's account"),
         ({"launches_stopped": True}, [offering()], C.LAUNCHES_STOPPED, "Operators have stopped all launches"),
         ({"on_hold": True}, [offering()], C.ON_HOLD, "until an operator resumes"),
     ],

@@ -174,6 +174,7 @@ SITUATIONS: Mapping[str, Break] = {
     "GpuleaseOnHold": _sql("""UPDATE installation SET hold = '{"reason": "another timeline"}'"""),
     "GpuleaseLaunchesStopped": _sql("""UPDATE installation SET launches_stopped = '{"by": "key_1"}'"""),
     "GpuleaseAccountSetAside": _sql("UPDATE account SET state = 'failing'"),
+    "GpuleaseAccountBlocked": _sql("UPDATE account_region SET blocked_until = now() + interval '10 minutes'"),
     "GpuleaseDatabaseDown": World.no_database,
     "GpuleaseMetricsMissing": World.no_api,
     "GpuleaseProcessesMissing": _sql(

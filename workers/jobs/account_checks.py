@@ -4,10 +4,10 @@ from datetime import timedelta
 
 import structlog
 
-from app.db.fleet import account_checks
+from app.db.fleet import account_checks, accounts
 from app.domain.account_checks import AccountCheck, CheckSubject, failures
 from workers.account_checks import check_account
-from workers.providers.common.checks import refused
+from workers.providers.common.checks import failed, refused
 from workers.providers.errors import ProviderError
 from workers.runtime import Runtime
 
@@ -19,22 +19,36 @@ EVERY = timedelta(days=1)
 def check_when_due(runtime: Runtime, account: str, _region: str) -> int:
     """Runs the checks if they are due. Returns their number, 0 when they are not due.
 
-    Failed checks set nothing aside: the cloud's answer to a real call does that.
+    Failed checks set nothing aside: the cloud's answer to a real call does that. A run ends the blocks of the account.
     """
     if runtime.database.first(account_checks.due(account, every=EVERY)) is None:
         return 0
-    checks = _check(runtime, account)
+    checks = [*_check(runtime, account), *_end_blocks(runtime, account)]
     runtime.database.run(account_checks.save(account, checks))
-    failed = [check.name for check in failures(checks)]
-    if failed:
-        log.warning("account checks failed", account=account, failed=failed)
+    names = [check.name for check in failures(checks)]
+    if names:
+        log.warning("account checks failed", account=account, failed=names)
     return len(checks)
 
 
+def _end_blocks(runtime: Runtime, account: str) -> list[AccountCheck]:
+    """Lets launches try the account again, since an operator may have removed the cause. A check for each blocked region."""
+    rows = runtime.database.all(accounts.blocked_regions(account))
+    if rows:
+        with runtime.database.begin() as connection:
+            connection.execute(*accounts.unblock(account))
+            connection.execute(accounts.wake_queued())
+    fix = "remove the cause; gpulease tries the next launch again"
+    return [
+        failed(CheckSubject.REGION, row.region, f"launches were blocked: {row.blocked_by['message']}", fix)
+        for row in rows
+    ]
+
+
 def _check(runtime: Runtime, account: str) -> list[AccountCheck]:
-    accounts = runtime.accounts
+    known = runtime.accounts
     try:
-        return list(check_account(accounts.provider(account), accounts.regions(account), runtime.installation.id))
+        return list(check_account(known.provider(account), known.regions(account), runtime.installation.id))
     except ProviderError as error:
         # raised where the identity of the credentials is verified, before the adapter is called
         return [refused(CheckSubject.CREDENTIALS, account, error, "correct the credentials of this account")]

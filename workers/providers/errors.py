@@ -27,6 +27,9 @@ class ProviderError(Exception):
 class Refused(ProviderError):
     """The VM was definitely not created. The attempt ends, and the worker tries the next candidate."""
 
+    may_concern_image = False
+    """Whether the image may be the cause. Then a refusal of a named image sets that image aside, and no offering."""
+
 
 class InsufficientCapacity(Refused):
     """The offering has no capacity now. The offering cools off for minutes."""
@@ -53,6 +56,8 @@ class NotOffered(Refused):
 class InvalidSpec(Refused):
     """The provider rejects the parameters. A retry elsewhere may succeed; a retry here cannot."""
 
+    may_concern_image = True
+
 
 class ImageMissing(InvalidSpec):
     """No driver-ready image is found, or the pinned image does not exist. No VM can be launched there."""
@@ -69,9 +74,27 @@ class CredentialsRejected(Refused):
     identity to distinguish the cases: see `Accounts.verdict`.
     """
 
+    may_concern_image = True
+
 
 class NotPermitted(Refused):
     """The account works, but may not do this one thing: cool off the offering, or skip the region in a job."""
+
+    may_concern_image = True
+
+
+class AccountBlocked(NotPermitted):
+    """The provider lets this account create no VM at present, whatever the request contains. Other calls may work.
+
+    The account is set aside in all its regions. An adapter raises it only for codes that no request of a tenant can
+    cause.
+    """
+
+    may_concern_image = False
+
+
+class RegionBlocked(AccountBlocked):
+    """As AccountBlocked, for one region of the account."""
 
 
 class Throttled(ProviderError):

@@ -4,8 +4,8 @@ A worker checks its claim, then prepares the call. If it is held up in between, 
 goes on. A create call that left after that could make a second VM where the first one has ended already.
 
 An SDK may renew its credentials inside a call, which takes as long as the token endpoint does. An adapter therefore
-checks the window twice: `create_call` before the SDK begins, and `require_open_window` in the hook that the SDK runs
-when a request has its credentials and is about to leave. The hook also sees a request that an SDK repeats by itself.
+checks the window twice. `create_call` checks it before the SDK begins. `require_open_window` checks it in the hook that
+the SDK runs when a request has its credentials and leaves. The hook also sees a request that an SDK repeats by itself.
 """
 
 from collections.abc import Callable, Iterator

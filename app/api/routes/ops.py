@@ -124,6 +124,7 @@ def _lasting(found: Summary) -> dict[str, Any]:
         "capacity_failures": _places(found.trouble, "failures"),
         "interruptions": _places(found.trouble, "interruptions"),
         "orphans": found.orphan_counts,
+        "blocked": found.blocked_regions,
         "stuck": found.stuck,
         "time_to_ready": {
             "leases": ready["leases"],

@@ -83,6 +83,7 @@ def _region(row: Row) -> dict[str, Any]:
     return {
         **{name: row[name] for name in _REGION},
         "last_error": _stored(row["region_error"]),
+        "blocked": _stored(row["blocked"]),
         "service_quotas": _stored(row["service_quotas"]),
     }
 

@@ -212,6 +212,17 @@ class Invariants(View):
     broken: list[BrokenInvariant]
 
 
+class BlockedRegion(View):
+    """A region of an account in which the provider refuses every launch at present."""
+
+    account: str
+    region: str
+    code: Annotated[str | None, Field(description="The provider's error code.")]
+    message: str
+    since: Moment
+    until: Annotated[Moment, Field(description="Nothing is launched there before.")]
+
+
 class OpsSummary(View):
     """A summary of the whole installation."""
 
@@ -230,6 +241,9 @@ class OpsSummary(View):
     capacity_failures: CapacityFailures
     interruptions: Interruptions
     orphans: list[OrphanCount]
+    blocked: Annotated[
+        list[BlockedRegion], Field(description="Regions of accounts in which the provider refuses every launch.")
+    ]
     stuck: Annotated[list[StuckLease], Field(description="At most 100 leases, longest stuck first.")]
     time_to_ready: TimeToReady
     processes: list[Processes]
@@ -315,6 +329,13 @@ class AccountRegion(View):
     listing_seconds: float | None
     cycles: int
     last_error: Details | None
+    blocked: Annotated[
+        Details | None,
+        Field(
+            description="Why the provider refuses every launch there: `class`, `code`, `message`, `since`. Nothing is "
+            "launched there before `until`. A new run of the account's checks ends it early. Null: launches are possible."
+        ),
+    ]
     service_quotas: Annotated[list[Details] | None, Field(description="The provider's own limits.")]
 
 

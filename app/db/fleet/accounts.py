@@ -1,5 +1,6 @@
 """Statements on the installation and its cloud accounts."""
 
+import json
 from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Any
@@ -217,6 +218,53 @@ def _region_failed(*, silent: bool) -> Update:
 def region_failed(name: str, region: str, error: Mapping[str, Any], *, silent: bool = False) -> Bound[Update]:
     """The last thing that went wrong in a region. `silent`: it gave no answer, `since` the first such time in a row."""
     return Bound(_region_failed(silent=silent), {"named": name, "in_region": region, "error": dict(error)})
+
+
+_BLOCK = text(
+    """
+    UPDATE account_region SET
+        blocked_since = CASE WHEN blocked_until > now() - interval '1 hour' THEN blocked_since ELSE now() END,
+        blocked_until = now() + CASE WHEN blocked_until > now() - interval '1 hour' THEN
+            least(interval '1 hour', greatest(interval '10 minutes', now() - blocked_since))
+            ELSE interval '10 minutes' END,
+        blocked_by = CAST(:error AS jsonb)
+    WHERE account = :named AND (CAST(:in_region AS text) IS NULL OR region = :in_region)
+        AND coalesce(blocked_until <= now(), true)
+    """
+)
+
+
+def block(name: str, region: str | None, error: Mapping[str, Any]) -> Bound[TextClause]:
+    """Sets an account aside for launches, in one region or in all (None), because the provider refuses every launch.
+
+    The first time for ten minutes. After refusals in a row for as long as they have lasted, at most an hour. Refusals
+    while it is set aside are of launches that were on their way, and change nothing.
+    """
+    return Bound(_BLOCK, {"named": name, "in_region": region, "error": json.dumps(dict(error))})
+
+
+_BLOCKED = (
+    select(account_region.c.region, account_region.c.blocked_by)
+    .where(account_region.c.account == _NAMED, account_region.c.blocked_until > func.now())
+    .order_by(account_region.c.region)
+)
+
+
+def blocked_regions(name: str) -> Bound[AnySelect]:
+    """(region, blocked_by) of the regions in which the account is set aside for launches."""
+    return Bound(_BLOCKED, {"named": name})
+
+
+_UNBLOCK = (
+    update(account_region)
+    .where(account_region.c.account == _NAMED)
+    .values(blocked_until=None, blocked_since=None, blocked_by=None)
+)
+
+
+def unblock(name: str) -> Bound[Update]:
+    """Launches at the account are tried again, in all its regions."""
+    return Bound(_UNBLOCK, {"named": name})
 
 
 def service_quotas(name: str, region: str, quotas: list[dict[str, Any]]) -> Update:

@@ -169,6 +169,7 @@ def with_account(table: Table) -> AnySelect:
         address.c.price.label("address_price_per_hour"),
         case((since < func.now() - _SILENCE, func.now() + _SILENCE)).label("silent_until"),
         account_region.c.last_error.label("region_error"),
+        case((account_region.c.blocked_until > func.now(), account_region.c.blocked_by)).label("blocked_by"),
         account.c.state.label("account_state"),
         account.c.cordoned.label("account_cordoned"),
         account.c.last_error.label("account_error"),
@@ -295,6 +296,5 @@ def _account_problem(row: Any) -> str | None:
     if row.account_cordoned is not None:
         return "cordoned by an operator"
     if row.account_state in _USABLE:
-        return None
-    error = row.account_error or {}
-    return error.get("message") or f"it is {row.account_state}"
+        return None if row.blocked_by is None else row.blocked_by["message"]
+    return (row.account_error or {}).get("message") or f"it is {row.account_state}"

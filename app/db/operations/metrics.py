@@ -20,7 +20,7 @@ _AGE = "extract(epoch FROM now() - {})::float8"
 PLACES = text(
     f"""
     SELECT a.provider, r.account, r.region, {_AGE.format("coalesce(r.last_complete_listing_at, a.created_at)")} AS age,
-           r.listed, r.listing_seconds::float8 AS listing_seconds, r.listing_calls
+           coalesce(r.blocked_until > now(), false) AS blocked, r.listed, r.listing_seconds::float8 AS listing_seconds, r.listing_calls
     FROM account_region r JOIN account a ON a.name = r.account
     WHERE (a.state <> 'draining' AND coalesce(jsonb_exists(a.config -> 'regions', r.region), true))
        OR EXISTS (SELECT FROM attempt a WHERE a.account = r.account AND a.region = r.region AND {_LIVE_ATTEMPT})

@@ -13,6 +13,7 @@ from sqlalchemy import (
     Update,
     and_,
     bindparam,
+    case,
     cast,
     false,
     func,
@@ -181,6 +182,11 @@ def adopt_orphans() -> Update:
 ACCOUNT = select(account.c.cordoned).where(account.c.name == bindparam("name")).with_for_update()
 """The brake of one account, locked. Parameter: name."""
 
+BLOCKED = account_region.c.blocked_by.op("||")(
+    func.jsonb_build_object("since", account_region.c.blocked_since, "until", account_region.c.blocked_until)
+)
+"""Why the provider refuses every launch in a region: {class, code, message, since, until}. Valid until `blocked_until`."""
+
 ACCOUNTS = Query(
     select(
         account.c.name,
@@ -198,6 +204,7 @@ ACCOUNTS = Query(
         cast(account_region.c.listing_seconds, Float).label("listing_seconds"),
         account_region.c.cycles,
         cast(account_region.c.last_error, Text).label("region_error"),
+        case((account_region.c.blocked_until > func.now(), cast(BLOCKED, Text))).label("blocked"),
         cast(account_region.c.service_quotas, Text).label("service_quotas"),
         account_check.c.checked_at.label("last_check_at"),
         account_check.c.failed.label("failed_checks"),

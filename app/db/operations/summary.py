@@ -12,7 +12,7 @@ from app.db.core.statements import AnySelect
 from app.db.leases.billing import cost, price_segments
 from app.db.operations.invariants import NOTED
 from app.db.operations.ops import BRAKES, LIVE, OPEN, StuckAfter, stuck
-from app.db.schema.tables import attempt, lease, orphan, tenant, worker_heartbeat
+from app.db.schema.tables import account_region, attempt, lease, orphan, tenant, worker_heartbeat
 from app.domain.error_kinds import ErrorKind
 from app.domain.leases import AttemptState
 
@@ -63,6 +63,20 @@ SPEND_NOW = select(func.coalesce(func.sum(_live.c.rate_per_hour), 0).label("usd"
 
 ORPHAN_COUNTS = select(orphan.c.cause, func.count().label("orphans")).where(OPEN).group_by(orphan.c.cause)
 """Open orphans by cause."""
+
+BLOCKED_REGIONS = (
+    select(
+        account_region.c.account,
+        account_region.c.region,
+        account_region.c.blocked_by["code"].astext.label("code"),
+        account_region.c.blocked_by["message"].astext.label("message"),
+        account_region.c.blocked_since.label("since"),
+        account_region.c.blocked_until.label("until"),
+    )
+    .where(account_region.c.blocked_until > func.now())
+    .order_by(account_region.c.account, account_region.c.region)
+)
+"""The regions of accounts in which the provider refuses every launch."""
 
 HEARTBEATS = select(
     worker_heartbeat.c.kind,
@@ -118,6 +132,7 @@ def present(stuck_after: StuckAfter, *, stuck_limit: int) -> Query:
             "tenants": TENANTS,
             "spend_now": SPEND_NOW,
             "orphan_counts": ORPHAN_COUNTS,
+            "blocked_regions": BLOCKED_REGIONS,
             "stuck": stuck(stuck_after, limit=stuck_limit),
             "heartbeats": HEARTBEATS,
             "invariants": NOTED,

@@ -87,6 +87,9 @@ account_region = Table(
     Column("last_error", Json),
     Column("service_quotas", Json),
     Column("image_gib", Json, comment="{image_key: GiB}: the least boot disk of the images that were looked up"),
+    Column("blocked_until", Time, comment="no launch before, since the provider refuses every one"),
+    Column("blocked_since", Time, comment="of the first such refusal in a row"),
+    Column("blocked_by", Json, comment="{class, code, message} of the newest such refusal"),
 )
 
 offering = Table(

@@ -4,13 +4,22 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from sqlalchemy import text
 
+from app.db.fleet import accounts
 from cloudsim.testing import Control
 from tests.workers.failing import REJECTED, Failing
 from tests.workers.fleet import ACCOUNT, NEVER, REGION, Fleet
 from tests.workers.test_images import PARAMETER
 from workers.jobs.runner import JobSpec, PeriodicRunner, ensure_jobs
-from workers.providers.errors import CredentialsRejected, InvalidSpec
+from workers.providers.errors import (
+    AccountBlocked,
+    CredentialsRejected,
+    InvalidSpec,
+    NotPermitted,
+    Refused,
+    RegionBlocked,
+)
 from workers.runtime import Runtime
 
 ONE_TYPE = CredentialsRejected("a policy forbids this type", code="UnauthorizedOperation")
@@ -110,3 +119,99 @@ def test_a_late_refusal_of_a_named_image_sets_nothing_aside_for_others(
     assert [one.state for one in fleet.attempts(lease_id)] == ["refused"]
     assert fleet.cooling() == []
     assert failed.reason["code"] == "provider_error"
+
+
+def end_block(fleet: Fleet, *, since: str) -> None:
+    """The pause is over. `since`: when the first refusal was, in SQL."""
+    change = f"UPDATE account_region SET blocked_since = {since}, blocked_until = now() - interval '1 second'"
+    with fleet.runtime.database.begin() as connection:
+        connection.execute(text(change))
+
+
+BLOCKED = AccountBlocked("the account is blocked", code="Blocked")
+VERIFYING = RegionBlocked("the account is being verified", code="PendingVerification")
+
+
+@pytest.mark.parametrize("error", [BLOCKED, VERIFYING])
+def test_an_account_that_may_launch_nothing_is_set_aside_at_its_first_refusal(
+    fleet: Fleet, failing: Failing, error: AccountBlocked
+) -> None:
+    running = fleet.active()
+    failing.errors = {"launch": error}
+    lease_id = fleet.create()
+    failed = fleet.drive_to(lease_id, "failed")
+    assert [one.error["class"] for one in fleet.attempts(lease_id)] == [error.kind], "no other offering is tried"
+    assert failed.reason["code"] == "provider_auth"
+    assert "blocked" not in failed.reason["message"], "tenants do not read the provider's words"
+    assert fleet.cooling() == []
+    region = fleet.region()
+    assert region.blocked_by == {"class": error.kind, "code": error.code, "message": error.message}
+    assert 590 < (region.blocked_until - region.blocked_since).total_seconds() <= 600
+    assert fleet.account().state == "ok"
+    later = fleet.drive_to(fleet.create(), "failed")
+    assert later.reason["code"] == "provider_auth"
+    assert fleet.lease(running).state == "active"
+    fleet.end(running)
+    fleet.drive_to(running, "released")
+
+
+def test_a_blocked_account_is_tried_again_with_growing_pauses(fleet: Fleet, failing: Failing) -> None:
+    failing.errors = {"launch": BLOCKED}
+    fleet.drive_to(fleet.create(), "failed")
+    pauses = []
+    for minutes in (25, 120):
+        past = f"now() - interval '{minutes} minutes'"
+        end_block(fleet, since=past)
+        fleet.runtime.catalogue.forget()
+        fleet.drive_to(fleet.create(), "failed")
+        region = fleet.region()
+        pauses.append(round((region.blocked_until - fleet.now()).total_seconds() / 60))
+    assert pauses == [25, 60]
+    end_block(fleet, since="blocked_since")
+    fleet.runtime.catalogue.forget()
+    failing.errors = {}
+    fleet.drive_to(fleet.create(), "active")
+
+
+def test_refusals_of_launches_on_their_way_do_not_prolong_the_pause(fleet: Fleet, failing: Failing) -> None:
+    failing.errors = {"launch": BLOCKED}
+    first = fleet.create()
+    fleet.drive_to(first, "failed")
+    before = fleet.region()
+    with fleet.runtime.database.begin() as connection:
+        connection.execute(*accounts.block(ACCOUNT, None, {"class": "AccountBlocked", "code": "x", "message": "y"}))
+    assert fleet.region() == before
+
+
+@pytest.mark.parametrize(
+    ("error", "concerns_image"),
+    [
+        (InvalidSpec("no", code="InvalidSubnetID.NotFound"), False),
+        (NotPermitted("no", code="ScopeLocked"), False),
+        (InvalidSpec("no", code="InvalidAMIID.NotFound"), True),
+        (BLOCKED, False),
+    ],
+)
+def test_only_a_refusal_that_may_concern_the_image_sets_the_image_aside(
+    make_fleet: Callable[..., Fleet],
+    failing: Failing,
+    sim: Control,
+    tmp_path: Path,
+    error: Refused,
+    *,
+    concerns_image: bool,
+) -> None:
+    config = tmp_path / "images.toml"
+    config.write_text(
+        f'[[accounts]]\nprovider = "aws"\nname = "{ACCOUNT}"\nregions = ["{REGION}"]\nendpoint_url = "{sim.url}"\n'
+        f'[accounts.images]\n"marketplace" = "{PARAMETER}"\n'
+    )
+    fleet = make_fleet(config=config, connect_account=failing.connect)
+    error.may_concern_image = concerns_image
+    failing.errors = {"launch": error}
+    lease_id = fleet.create(image="marketplace")
+    fleet.drive_to(lease_id, "failed")
+    assert bool(fleet.cooling()) == (not concerns_image and error is not BLOCKED)
+    failing.errors = {}
+    if concerns_image:
+        fleet.drive_to(fleet.create(), "active")

@@ -25,6 +25,8 @@ ACTIONS: Mapping[str, str] = {
     "ProviderQuotaExceeded": "cools the offering off, tries the next one",
     "PriceTooLow": "cools the offering off for minutes, tries the next one",
     "NotPermitted": "cools the offering or the named image off, tries the next one",
+    "AccountBlocked": "sets the account aside for ten minutes to an hour, tries the next one",
+    "RegionBlocked": "sets the region of the account aside for ten minutes to an hour, tries the next one",
     "CredentialsRejected": "checks the account's identity. If that fails, sets the account aside; else as `NotPermitted`",
     "InvalidSpec": "cools the offering or the named image off, tries the next one",
     "Refused": "cools the offering off, tries the next one",

@@ -130,16 +130,19 @@ def test_a_token_that_google_refuses_in_the_call_is_renewed_within_the_window(si
     assert provider.get(gcp_accounts.REGION, [vm.id])[vm.id] is not None
 
 
-def test_a_call_to_azure_does_not_leave_after_its_window(monkeypatch: pytest.MonkeyPatch, certificate: Path) -> None:
-    """Over TLS, since azure-identity gives its tokens to no other server."""
-    with running(certificate=certificate) as sim:
+def test_a_call_to_azure_does_not_leave_after_its_window(
+    monkeypatch: pytest.MonkeyPatch, sim: Control, certificate: Path
+) -> None:
+    """Over TLS, since azure-identity gives its tokens to no other server. The tokens come from `sim`."""
+    with running(certificate=certificate) as azure:
         monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(certificate))
         monkeypatch.setenv("AZURE_TOKEN_CREDENTIALS", "managedidentitycredential")
         monkeypatch.setenv("AZURE_POD_IDENTITY_AUTHORITY_HOST", sim.url)
-        provider: Provider = AzureProvider(azure_accounts.account(sim.url), read_settings(call_timeout=60.0))
+        provider = AzureProvider(azure_accounts.account(azure.url), read_settings(call_timeout=60.0))
         params = provider.plan(azure_specs.spec())
         sim.fault("token", "delay", provider="azure", delay_seconds=LATE)
         refuses_to_send(lambda: provider.launch(azure_specs.REGION, params))
-        assert sim.instances() == []
+        assert azure.instances() == []
         with within_window():
             assert provider.launch(azure_specs.REGION, params).id
+        provider._group.compute.close()  # the server ends once no connection is open

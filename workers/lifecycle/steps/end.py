@@ -25,7 +25,7 @@ from app.domain.reasons import Reason, ReasonCode, without_obstacle
 from workers.accounts import error_json
 from workers.idleness import evidence_of, idle_event
 from workers.lifecycle.steps.context import StepContext, attempt_ended, change, must_hold, offering_key, reserve_minimum
-from workers.lifecycle.steps.send import set_refused_aside
+from workers.lifecycle.steps.refusals import set_refused_aside
 from workers.observation.vm_reasons import refusal
 
 

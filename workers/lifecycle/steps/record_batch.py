@@ -21,14 +21,13 @@ from app.domain.leases import AttemptState
 from workers.accounts import error_json
 from workers.lifecycle.steps.batch_plan import own_hashes, own_spec
 from workers.lifecycle.steps.context import ClaimLostError, StepContext
+from workers.lifecycle.steps.refusals import cool_off, set_refused_aside
 from workers.lifecycle.steps.send import (
     RETRY_FIRST,
-    cool_off,
     end_attempt,
     is_overdue,
     note_for_labels,
     pause_after_unknown,
-    set_refused_aside,
     show_vms,
     vm_facts,
 )

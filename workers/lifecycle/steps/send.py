@@ -7,14 +7,11 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Connection, Update
+from sqlalchemy import Connection
 
-from app.db.core.prepared import Bound
 from app.db.events.events import NewEvent
-from app.db.fleet import offering_stats
 from app.db.leases import attempts
 from app.db.leases.transitions import NOW, LeaseChange, write_each
-from app.domain.cool_off import after_error
 from app.domain.events import AttemptLaunched
 from app.domain.leases import AttemptState, VmState
 from app.domain.lifecycle import Rest, backoff
@@ -26,15 +23,11 @@ from workers.lifecycle.steps.context import (
     change,
     event_offering,
     must_hold,
-    offering_key,
     reserve_minimum,
 )
+from workers.lifecycle.steps.refusals import cool_off, set_refused_aside
 from workers.observation.vm_reasons import reason_json
 from workers.providers.errors import (
-    CredentialsRejected,
-    InvalidSpec,
-    NetworkFull,
-    NotPermitted,
     NotReady,
     ProviderError,
     Refused,
@@ -254,18 +247,6 @@ def _end_refused(ctx: StepContext, error: ProviderError, *, before: AttemptState
     ctx.runtime.catalogue.forget()
 
 
-def set_refused_aside(connection: Connection, ctx: StepContext, error: ProviderError) -> None:
-    """Cools off the offering. If the refusal may concern the image that the tenant named, sets that image aside instead.
-
-    No offering cools off after CredentialsRejected, which sets the account aside, and after NetworkFull.
-    """
-    image, attempt = ctx.lease.request.image, ctx.attempt
-    if image is not None and isinstance(error, NotPermitted | InvalidSpec):
-        ctx.runtime.accounts.refuse_image(attempt.account, attempt.region, image, error)
-    elif not isinstance(error, CredentialsRejected | NetworkFull):
-        connection.execute(*cool_off(ctx, error))
-
-
 def end_attempt(
     connection: Connection,
     ctx: StepContext,
@@ -285,9 +266,3 @@ def end_attempt(
     must_hold(connection.execute(*statement))
     change(connection, ctx, attempt_ended(attempt, state, error))
     reserve_minimum(connection, ctx)
-
-
-def cool_off(ctx: StepContext, error: ProviderError) -> Bound[Update]:
-    """Puts the offering into cool-off for as long as this kind of refusal usually lasts."""
-    pause = after_error(error.kind, ctx.runtime.cool_offs)
-    return offering_stats.cool_off(offering_key(ctx.attempt), pause, code=error.code or error.kind)

@@ -6,6 +6,7 @@ Codes: EC2 API reference, "Error codes for the Amazon EC2 API"; "Common errors" 
 from collections.abc import Mapping
 
 from workers.providers.errors import (
+    AccountBlocked,
     CredentialsRejected,
     InsufficientCapacity,
     InvalidSpec,
@@ -17,6 +18,7 @@ from workers.providers.errors import (
     PriceTooLow,
     ProviderError,
     ProviderQuotaExceeded,
+    RegionBlocked,
     Throttled,
     TokenConflict,
 )
@@ -113,10 +115,10 @@ _TABLE: Mapping[type[ProviderError], tuple[str, ...]] = {
         "IncompleteSignature",
         "MissingAuthenticationToken",
         "OptInRequired",
-        "PendingVerification",
-        "Blocked",
         "RegionDisabledException",
     ),
+    AccountBlocked: ("Blocked",),
+    RegionBlocked: ("PendingVerification",),
     NotPermitted: ("AuthFailure.ServiceLinkedRoleCreationNotPermitted",),
     PriceTooLow: ("SpotMaxPriceTooLow",),
     TokenConflict: (

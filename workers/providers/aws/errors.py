@@ -14,6 +14,7 @@ from botocore.parsers import ResponseParserError
 
 from workers.providers.aws.error_codes import CODES, NOT_ALLOWED
 from workers.providers.errors import (
+    AccountBlocked,
     CredentialsRejected,
     InvalidSpec,
     NotFound,
@@ -65,7 +66,34 @@ _OF_ZONE = frozenset({"InvalidParameterValue", "UnsupportedOperation"})
 
 _RENEW = "renew the credentials that boto3 finds (environment, profile, role) and check the clock of this host"
 _GRANT = "grant the actions listed in docs/providers/aws.md to the identity that gpulease uses"
+_FREE_PLAN = "The specified instance type is not eligible for Free Tier"
+"""The beginning of the message for an account that may start only the types of the free plan. None of them has a GPU.
+
+Only the beginning counts, since messages with this code may quote values of the request.
+"""
+_RESOURCE = re.compile(r"on resource: arn:[\w-]+:ec2:[\w-]*:\w*:([\w-]+)/")
+"""The kind of resource for which EC2 says that a right is missing, as `instance` or `image`."""
+_NOT_THE_IMAGE = frozenset(
+    {
+        "AuthFailure.ServiceLinkedRoleCreationNotPermitted",
+        "DefaultVpcDoesNotExist",
+        "InvalidGroup.NotFound",
+        "InvalidPlacementGroup.InUse",
+        "InvalidPlacementGroup.Unknown",
+        "InvalidSecurityGroupID.NotFound",
+        "InvalidSubnet",
+        "InvalidSubnetID.NotFound",
+        "InvalidVpcID.NotFound",
+        "InvalidZone.NotFound",
+        "RulesPerSecurityGroupLimitExceeded",
+        "SecurityGroupsPerInstanceLimitExceeded",
+        "SecurityGroupsPerInterfaceLimitExceeded",
+        "VPCIdNotSpecified",
+    }
+)
+"""Refusals of the account's network, of the market or of the place. No image can cause them."""
 _ADVICE: Mapping[str, str] = {
+    "InvalidParameterCombination": "leave the free plan of the AWS account",
     **dict.fromkeys((NOT_ALLOWED, "AccessDenied", "AccessDeniedException", "NotAuthorized"), _GRANT),
     "OptInRequired": "enable the region or service for this AWS account",
     "RegionDisabledException": "enable STS in this region for this AWS account",
@@ -96,12 +124,25 @@ def _answered(error: boto.ClientError) -> ProviderError:
     kind = _kind(error.operation_name, code, _status(answer))
     if code in _OF_ZONE and any(hint in text.lower() for hint in _NO_ZONE):
         kind = NotOffered
+    if code == "InvalidParameterCombination" and text.startswith(_FREE_PLAN):
+        kind = AccountBlocked
     message = f"{code}: {_short(text)}"
-    if kind is CredentialsRejected:
-        return CredentialsRejected(f"{error.operation_name}: {message}; {_ADVICE.get(code, _RENEW)}", code=code)
     if issubclass(kind, Throttled | NotReady):
         return kind(message, code=code, retry_after=_retry_after(answer))
-    return kind(message, code=code)
+    if kind is CredentialsRejected:
+        message = f"{error.operation_name}: {message}; {_ADVICE.get(code, _RENEW)}"
+    elif issubclass(kind, AccountBlocked):
+        message = f"{message}; {_ADVICE[code]}"
+    translated_error = kind(message, code=code)
+    if isinstance(translated_error, Refused):
+        translated_error.may_concern_image &= not _excludes_image(code, text)
+    return translated_error
+
+
+def _excludes_image(code: str, message: str) -> bool:
+    """Whether a refusal concerns something else than the image: its code says so, or it names another resource."""
+    named = _RESOURCE.search(message)
+    return code in _NOT_THE_IMAGE or (named is not None and named[1] not in {"image", "snapshot"})
 
 
 def _kind(operation: str, code: str, status: int) -> type[ProviderError]:

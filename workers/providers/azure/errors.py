@@ -15,6 +15,7 @@ from azure.core import exceptions as core
 from urllib3.exceptions import ConnectTimeoutError, MaxRetryError, NewConnectionError
 
 from workers.providers.errors import (
+    AccountBlocked,
     CredentialsRejected,
     InsufficientCapacity,
     InvalidSpec,
@@ -26,6 +27,7 @@ from workers.providers.errors import (
     PriceTooLow,
     ProviderError,
     ProviderQuotaExceeded,
+    Refused,
     Throttled,
     TokenConflict,
     Unreachable,
@@ -72,6 +74,7 @@ _TABLE: Mapping[type[ProviderError], tuple[str, ...]] = {
         "RegionDoesNotAllowProvisioning",
         "RequestDisallowedByAzure",
     ),
+    AccountBlocked: ("ReadOnlyDisabledSubscription", "SubscriptionNotRegistered", "VMStoppedToWarnSubscription"),
     NotPermitted: (
         "AzureSpotFeatureNotEnabledForSubscription",
         "DisallowedOperation",
@@ -111,9 +114,7 @@ _TABLE: Mapping[type[ProviderError], tuple[str, ...]] = {
         "MissingRegistrationForLocation",
         "MissingSubscriptionRegistration",
         "NoRegisteredProviderFound",
-        "ReadOnlyDisabledSubscription",
         "SubscriptionNotFound",
-        "SubscriptionNotRegistered",
     ),
     TokenConflict: ("PreconditionFailed",),
     NotFound: (GONE, "ResourceGroupNotFound", "NotFound"),
@@ -151,6 +152,14 @@ _NEVER_SENT = (NewConnectionError, ConnectTimeoutError)
 _FOREIGN = (core.AzureError, LookupError, TypeError, ValueError)
 """All that the SDK raises. The last three: the answer has another shape than its models say."""
 
+_NO_GROUP = "ResourceGroupNotFound"
+_UNREGISTERED = re.compile(
+    r"The subscription is not registered to use namespace 'Microsoft\.(Compute|Network)'", re.IGNORECASE
+)
+"""The beginning of the message for a namespace that every VM needs. An image may need another one."""
+_NOT_THE_IMAGE = frozenset({"AzureSpotFeatureNotEnabledForSubscription", "ResourceGroupBeingDeleted", "ScopeLocked"})
+"""Refusals that no image can cause."""
+
 _LONGEST_MESSAGE = 300
 
 _RENEW = "renew the credentials that azure-identity finds (environment, workload or managed identity, az login)"
@@ -161,6 +170,9 @@ _ADVICE: Mapping[str, str] = {
     "InvalidAuthenticationTokenTenant": "set `tenant_id` of this account to the subscription's directory",
     "InvalidSubscriptionId": "check `subscription_id` of this account",
     "MissingSubscriptionRegistration": "register Microsoft.Compute and Microsoft.Network for this subscription",
+    "ResourceGroupNotFound": "create the group of `resource_group` of this account",
+    "SubscriptionNotRegistered": "register Microsoft.Compute and Microsoft.Network for this subscription",
+    "VMStoppedToWarnSubscription": "Azure has stopped VMs to warn about the subscription: see its state in the portal",
     "ReadOnlyDisabledSubscription": "the subscription is disabled: see its state in the Azure portal",
     "SubscriptionNotFound": "check `subscription_id` and `tenant_id` of this account",
 }
@@ -201,11 +213,16 @@ def _answered(error: core.HttpResponseError, status: int, *, creating: bool) -> 
     said = str(error.error.message) if error.error is not None else str(error.reason)
     kind = _kind(status, code, said, creating=creating)
     message = f"{code}: {_short(said)}"
-    if kind is CredentialsRejected:
-        return CredentialsRejected(f"{message}; {_ADVICE.get(code, _RENEW)}", code=code)
     if issubclass(kind, Throttled | NotReady):
         return kind(message, code=code, retry_after=_retry_after(error))
-    return kind(message, code=code)
+    if code == "MissingSubscriptionRegistration" and _UNREGISTERED.match(said):
+        kind = AccountBlocked
+    if issubclass(kind, CredentialsRejected | AccountBlocked):
+        message = f"{message}; {_ADVICE.get(code, _RENEW)}"
+    translated_error = kind(message, code=code)
+    if isinstance(translated_error, Refused):
+        translated_error.may_concern_image &= code not in _NOT_THE_IMAGE
+    return translated_error
 
 
 def _code(error: core.ODataV4Format | None) -> str:
@@ -258,10 +275,17 @@ def translated() -> Iterator[None]:
 
 
 @contextmanager
-def creating() -> Iterator[None]:
-    """As `translated`, for the PUT that makes a VM: what Azure does not find is something that the VM refers to."""
+def creating(group: str) -> Iterator[None]:
+    """As `translated`, for the PUT that makes a VM: what Azure does not find is something that the VM refers to.
+
+    Without `group`, the account's own resource group, nothing can be created. Another group may be an image's.
+    """
     try:
         yield
     except _FOREIGN as foreign:
         error = translate(foreign, creating=True)
-        raise InvalidSpec(error.message, code=error.code) if isinstance(error, NotFound) else error from None
+        if not isinstance(error, NotFound):
+            raise error from None
+        if error.message.lower().startswith(f"{_NO_GROUP}: resource group '{group}' could not be found".lower()):
+            raise AccountBlocked(f"{error.message}; {_ADVICE[_NO_GROUP]}", code=error.code) from None
+        raise InvalidSpec(error.message, code=error.code) from None

@@ -183,7 +183,7 @@ def create(group: Group, params: Params) -> Vm:
     """
     name, body = params["name"], params["vm"]
     try:
-        with create_call(), creating():
+        with create_call(), creating(group.name):
             poller = group.compute.virtual_machines.begin_create_or_update(
                 group.name, name, body, etag="*", match_condition=MatchConditions.IfMissing, polling=False
             )

@@ -16,6 +16,7 @@ from google.protobuf.json_format import Error as JsonError
 from urllib3 import exceptions as wire  # pyrefly: ignore[implicit-reexport]  # a module
 
 from workers.providers.errors import (
+    AccountBlocked,
     CredentialsRejected,
     InsufficientCapacity,
     InvalidSpec,
@@ -48,8 +49,10 @@ _REASONS: Mapping[type[ProviderError], tuple[str, ...]] = {
         "insufficientPermissions",
         "accessNotConfigured",
         "billingNotEnabled",
+        "BILLING_DISABLED",
     ),
     NotReady: ("resourceNotReady",),
+    AccountBlocked: ("SERVICE_ACCOUNT_ACCESS_DENIED",),
     TokenConflict: ("alreadyExists",),
     NotFound: ("notFound",),
     InvalidSpec: ("invalid", "badRequest", "required", "invalidParameter", "invalidResourceUsage"),
@@ -73,6 +76,7 @@ _CODES: Mapping[type[ProviderError], tuple[str, ...]] = {
     Throttled: ("RATE_LIMIT_EXCEEDED", "RESOURCE_OPERATION_RATE_EXCEEDED"),
     OutcomeUnknown: (INTERNAL,),
     NotPermitted: ("PERMISSION_DENIED", "PERMISSIONS_ERROR", "CONDITION_NOT_MET"),
+    AccountBlocked: ("SERVICE_ACCOUNT_ACCESS_DENIED",),
     TokenConflict: ("ALREADY_EXISTS", "RESOURCE_ALREADY_EXISTS"),
     InvalidSpec: (
         "FIELD_SIZE_TOO_LARGE",
@@ -119,6 +123,10 @@ INSERT_REFUSALS: Mapping[str | None, type[Refused]] = {
     "resourceInUseByAnotherResource": InvalidSpec,
 }
 """Codes that refuse an insert, and that have no certain meaning for other calls. HTTP 412: an organisation policy."""
+_BILLING_CODES = frozenset({"billingNotEnabled", "BILLING_DISABLED"})
+_NO_SERVICE_ACCOUNT = "SERVICE_ACCOUNT_ACCESS_DENIED"
+_NOT_THE_IMAGE = frozenset({"NETWORK_NOT_FOUND", "PROJECT_NOT_FOUND"})
+"""Refusals that no image can cause."""
 _LONGEST_MESSAGE = 300
 _RENEW = "renew the credentials that Google's library finds (credentials_file, or application default ones)"
 _GRANT = "grant the permissions listed in docs/providers/gcp.md to the identity that gpulease uses"
@@ -127,6 +135,8 @@ _ADVICE: Mapping[str, str] = {
     "insufficientPermissions": _GRANT,
     "PERMISSION_DENIED": _GRANT,
     "accessNotConfigured": "enable the Compute Engine API in this project",
+    _NO_SERVICE_ACCOUNT: "grant iam.serviceAccounts.actAs on the service account of the VMs",
+    "BILLING_DISABLED": "enable billing for this project",
     "billingNotEnabled": "enable billing for this project",
 }
 
@@ -188,9 +198,12 @@ def _made(kind: type[ProviderError], code: str, message: str) -> ProviderError:
     text = f"{code}: {_short(message)}"
     if kind in {InvalidSpec, NotFound} and any(hint in message.lower() for hint in _NO_SUCH_OFFERING):
         kind = NotOffered
-    if kind is CredentialsRejected:
+    if kind in {CredentialsRejected, AccountBlocked}:
         text = f"{text}; {_ADVICE.get(code, _RENEW)}"
-    return kind(text, code=code)
+    error = kind(text, code=code)
+    if isinstance(error, Refused):
+        error.may_concern_image &= code not in _NOT_THE_IMAGE
+    return error
 
 
 def _reason(error: google.GoogleAPICallError) -> str:
@@ -260,6 +273,10 @@ def creating() -> Iterator[None]:
         yield
     except NotFound as error:
         raise InvalidSpec(error.message, code=error.code) from None
+    except CredentialsRejected as error:
+        if error.code not in _BILLING_CODES:
+            raise
+        raise AccountBlocked(error.message, code=error.code) from None
     except OutcomeUnknown as error:
         refusal = INSERT_REFUSALS.get(error.code)
         if refusal is None:

@@ -338,3 +338,46 @@ def test_a_record_without_its_members_is_an_unknown_outcome(
     except errors.OutcomeUnknown as error:
         found = error
     assert type(found) is errors.OutcomeUnknown
+
+
+FREE_PLAN = "The specified instance type is not eligible for Free Tier. For a list, run 'describe-instance-types'."
+
+
+@pytest.mark.parametrize(
+    ("code", "message", "kind"),
+    [
+        ("Blocked", "This account is currently blocked and not recognized as a valid account.", errors.AccountBlocked),
+        ("PendingVerification", "Your request for accessing resources in this region is", errors.RegionBlocked),
+        ("InvalidParameterCombination", FREE_PLAN, errors.AccountBlocked),
+        ("InvalidParameterCombination", f"the value '{FREE_PLAN}' is not valid", errors.InvalidSpec),
+        ("InvalidParameterValue", FREE_PLAN, errors.InvalidSpec),
+    ],
+)
+def test_an_account_that_may_launch_nothing_is_known_by_code_and_not_by_words_that_a_tenant_may_choose(
+    answer: Answer, aws: AwsProvider, code: str, message: str, kind: type[errors.ProviderError]
+) -> None:
+    answer.ec2(code, 400, message)
+    error = launch(aws)
+    assert type(error) is kind
+    assert error.code == code
+
+
+@pytest.mark.parametrize(
+    ("code", "message", "may"),
+    [
+        ("InvalidAMIID.NotFound", "The image does not exist", True),
+        ("OptInRequired", "accept the terms of this product", True),
+        ("InvalidSubnetID.NotFound", "The subnet does not exist", False),
+        ("UnauthorizedOperation", "not authorized on resource: arn:aws:ec2:us-east-1::image/ami-1 with", True),
+        ("UnauthorizedOperation", "not authorized on resource: arn:aws:ec2:us-east-1:1:instance/* with", False),
+        ("PendingVerification", "wait", False),
+        ("VcpuLimitExceeded", "limit", False),
+    ],
+)
+def test_a_refusal_says_whether_the_image_may_be_the_cause(
+    answer: Answer, aws: AwsProvider, code: str, message: str, *, may: bool
+) -> None:
+    answer.ec2(code, 400, message)
+    error = launch(aws)
+    assert isinstance(error, errors.Refused)
+    assert error.may_concern_image is may

@@ -18,7 +18,7 @@ def answered(code: str, status: int, message: str = "No.", *details: str) -> cor
 
 
 def after_a_launch(code: str, status: int, *details: str) -> ProviderError:
-    with pytest.raises(ProviderError) as caught, creating():
+    with pytest.raises(ProviderError) as caught, creating("gpulease"):
         raise answered(code, status, "No.", *details)
     return caught.value
 
@@ -62,5 +62,5 @@ def test_a_retryable_error_of_the_server_is_an_unknown_outcome(status: int) -> N
 
 def test_an_operation_that_is_not_allowed_may_mean_a_quota() -> None:
     exceeded = answered("OperationNotAllowed", 409, "exceeding approved Total Regional Cores quota")
-    with pytest.raises(ProviderQuotaExceeded), creating():
+    with pytest.raises(ProviderQuotaExceeded), creating("gpulease"):
         raise exceeded

@@ -261,3 +261,42 @@ def test_a_connection_cut_before_the_answer_is_an_unknown_outcome(answer: Answer
     answer.say(200, '{"id": "half of it', Content_Length="4000")
     error = launch(provider(answer.url, call_timeout=0.2))
     assert type(error) is errors.OutcomeUnknown
+
+
+@pytest.mark.parametrize(
+    ("code", "status", "message", "kind"),
+    [
+        ("ReadOnlyDisabledSubscription", 409, "The subscription is disabled", errors.AccountBlocked),
+        (
+            "MissingSubscriptionRegistration",
+            409,
+            "The subscription is not registered to use namespace 'Microsoft.Compute'.",
+            errors.AccountBlocked,
+        ),
+        (
+            "MissingSubscriptionRegistration",
+            409,
+            "The subscription is not registered to use namespace 'Microsoft.MarketplaceOrdering'.",
+            errors.CredentialsRejected,
+        ),
+        ("ResourceGroupNotFound", 404, "Resource group 'gpulease' could not be found.", errors.AccountBlocked),
+        ("ResourceGroupNotFound", 404, "Resource group 'images' could not be found.", errors.InvalidSpec),
+    ],
+)
+def test_a_subscription_that_may_create_nothing_is_told_apart(
+    answer: Answer, azure: AzureProvider, code: str, status: int, message: str, kind: type[errors.ProviderError]
+) -> None:
+    answer.error(code, status, message)
+    error = launch(azure)
+    assert type(error) is kind
+    assert error.code == code
+
+
+@pytest.mark.parametrize(("code", "may"), [("ScopeLocked", False), ("ImageNotFound", True), ("BadRequest", True)])
+def test_a_refusal_says_whether_the_image_may_be_the_cause(
+    answer: Answer, azure: AzureProvider, code: str, *, may: bool
+) -> None:
+    answer.error(code, 400)
+    error = launch(azure)
+    assert isinstance(error, errors.Refused)
+    assert error.may_concern_image is may
