@@ -1,6 +1,7 @@
 """Budgets: a quota of money over a period, and what a lease counts for in it.
 
-A live lease counts with what it has cost in the period and what it may still cost in it. `app.db.tenancy.commitments`
+A live lease counts with the most that it costs in any one period. In the present one, that is what it has cost there and
+may still cost. In a later one, it is its rate for a part of its term. `app.db.tenancy.commitments`
 states the same in SQL. A test feeds both the same values.
 """
 
@@ -25,6 +26,7 @@ HIGHEST_THRESHOLD = 1000
 DEFAULT_THRESHOLDS = (50, 80, 100)
 
 _STORED = Decimal("0.000001")
+_DIVIDED = Decimal("0.000000001")
 _NOTHING = Decimal(0)
 
 
@@ -141,21 +143,46 @@ class Spending:
         return _stored(max(self.accrued - self.base, _NOTHING))
 
 
-def commitment(spending: Spending, period_ends_at: datetime | None, now: datetime) -> Decimal:
-    """USD that the lease holds of a budget: its cost in the period, and its rate until its end or the period's.
+def reached_spans(period: Period, now: datetime) -> tuple[PeriodSpan, ...]:
+    """The period of `now` and the two after it; of a lifetime, the one that there is.
 
-    A cap of the lease's cost bounds it. Rounded up to a millionth.
+    The longest part of a term in any later period lies in one of the two: of two months in succession, one has 31 days.
     """
-    until = spending.ends_at if period_ends_at is None else min(spending.ends_at, period_ends_at)
+    present = span_at(period, now)
+    if present.ends_at is None:
+        return (present,)
+    following = span_at(period, present.ends_at)
+    assert following.ends_at is not None
+    return present, following, span_at(period, following.ends_at)
+
+
+def commitment(spending: Spending, period: Period, now: datetime) -> Decimal:
+    """USD that the lease holds of a budget: the most that it costs in any one period that its term reaches.
+
+    In the present period that is its cost so far, and its rate until its end or the period's. In a later one it is its
+    rate for the part of the term there. A cap of the lease's cost bounds both. Rounded up to a millionth. At a constant
+    rate the result never grows, also where a period ends. `now`: or the start of the period that was begun, if later.
+    """
+    present, *following = reached_spans(period, now)
     so_far = max(spending.accrued - spending.base, _NOTHING)
-    total = so_far + cost(spending.rate_per_hour, until - now)
+    total = so_far + cost(spending.rate_per_hour, _end_in(present, spending.ends_at) - now)
+    later = max(
+        (cost(spending.rate_per_hour, _end_in(span, spending.ends_at) - span.starts_at) for span in following),
+        default=_NOTHING,
+    )
     if spending.max_cost is not None:
-        total = max(so_far, min(total, spending.max_cost - spending.base))
-    return _stored(total)
+        total = min(total, spending.max_cost - spending.base)
+        later = min(later, spending.max_cost - spending.accrued)
+    return _stored(max(so_far, total, later))
+
+
+def _end_in(span: PeriodSpan, ends_at: datetime) -> datetime:
+    return ends_at if span.ends_at is None else min(ends_at, span.ends_at)
 
 
 def _stored(amount: Decimal) -> Decimal:
-    return amount.quantize(_STORED, rounding=ROUND_CEILING)
+    """Rounded up, but for what a division adds to an exact amount."""
+    return amount.quantize(_DIVIDED).quantize(_STORED, rounding=ROUND_CEILING)
 
 
 # --- thresholds -------------------------------------------------------------------------------------------

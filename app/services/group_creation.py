@@ -75,6 +75,7 @@ class GroupCreation:
                     yield reply
             except BudgetsChanged as changed:
                 await self._admission.roll_budgets(principal, tenant_id, due=changed.due)
+                needs = replace(needs, again=True)
             except NoRoom:
                 with about_lease():
                     ttl = new.lease.request.ttl_seconds

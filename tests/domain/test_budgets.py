@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
-from decimal import Decimal
+from decimal import ROUND_CEILING, Decimal
 
 import pytest
 from hypothesis import given
@@ -94,53 +94,84 @@ RUNNING = Spending(
 
 
 @pytest.mark.parametrize(
-    ("spending", "period_ends_at", "usd"),
+    ("spending", "period", "usd"),
     [
-        (RUNNING, None, "16"),
-        (RUNNING, NOW + 2 * HOUR, "10"),
-        (RUNNING, NOW - HOUR, "6"),
-        (replace(RUNNING, ends_at=NOW - HOUR), None, "6"),
-        (replace(RUNNING, max_cost=Decimal(15)), None, "11"),
-        (replace(RUNNING, max_cost=Decimal(9)), None, "6"),
-        (replace(RUNNING, base=Decimal(0)), None, "20"),
-        (replace(RUNNING, base=Decimal(11)), None, "10"),
-        (replace(RUNNING, rate_per_hour=Decimal(0)), None, "6"),
+        (RUNNING, Period.LIFETIME, "16"),
+        (RUNNING, Period.DAY, "16"),
+        (replace(RUNNING, ends_at=NOW + 20 * HOUR), Period.DAY, "30"),
+        (replace(RUNNING, ends_at=NOW + 32 * HOUR), Period.DAY, "40"),
+        (replace(RUNNING, ends_at=NOW + 100 * HOUR), Period.DAY, "48"),
+        (replace(RUNNING, ends_at=NOW + 100 * HOUR, max_cost=Decimal(45)), Period.DAY, "35"),
+        (replace(RUNNING, ends_at=NOW - HOUR), Period.DAY, "6"),
+        (replace(RUNNING, ends_at=NOW + timedelta(days=20)), Period.MONTH, "750"),
+        (replace(RUNNING, ends_at=NOW + timedelta(days=40)), Period.MONTH, "1176"),
+        (replace(RUNNING, ends_at=NOW + timedelta(days=90)), Period.MONTH, "1488"),
+        (replace(RUNNING, max_cost=Decimal(15)), Period.LIFETIME, "11"),
+        (replace(RUNNING, max_cost=Decimal(9)), Period.LIFETIME, "6"),
+        (replace(RUNNING, base=Decimal(0)), Period.LIFETIME, "20"),
+        (replace(RUNNING, base=Decimal(11)), Period.LIFETIME, "10"),
+        (replace(RUNNING, rate_per_hour=Decimal(0)), Period.DAY, "6"),
     ],
 )
-def test_a_lease_holds_its_cost_and_its_rate_until_its_end_or_the_periods(
-    spending: Spending, period_ends_at: datetime | None, usd: str
-) -> None:
-    assert commitment(spending, period_ends_at, NOW) == Decimal(usd)
+def test_a_lease_holds_the_most_that_it_costs_in_one_period(spending: Spending, period: Period, usd: str) -> None:
+    assert commitment(spending, period, NOW) == Decimal(usd)
 
 
-@given(spending=spendings, period_term=st.none() | terms)
-def test_a_commitment_lies_between_what_it_cost_and_what_its_cap_allows(
-    spending: Spending, period_term: timedelta | None
-) -> None:
-    ends_at = None if period_term is None else NOW + period_term
-    held = commitment(spending, ends_at, NOW)
+@given(spending=spendings, period=st.sampled_from(Period))
+def test_a_commitment_lies_between_what_it_cost_and_what_its_cap_allows(spending: Spending, period: Period) -> None:
+    spending = replace(spending, base=min(spending.base, spending.accrued))
+    held = commitment(spending, period, NOW)
     assert held >= spending.counted
-    assert held <= commitment(spending, None, NOW)
+    assert held <= commitment(spending, Period.LIFETIME, NOW)
     if spending.max_cost is not None:
-        assert held <= max(spending.counted, spending.max_cost - spending.base, Decimal(0))
+        assert held <= max(spending.counted, spending.max_cost - spending.base)
 
 
-@given(spending=spendings, passed=st.timedeltas(min_value=timedelta(0), max_value=timedelta(days=3)))
-def test_time_that_passes_at_the_rate_changes_no_commitment(spending: Spending, passed: timedelta) -> None:
-    """What is paid later was committed before: nothing is admitted in between that would exceed a budget."""
-    start = replace(spending, base=Decimal(0), max_cost=None)
-    passed = min(passed, max(start.ends_at - NOW, timedelta(0)))
-    cost = start.rate_per_hour * (passed // timedelta(microseconds=1)) / Decimal(3_600_000_000)
-    later = replace(start, accrued=start.accrued + cost)
-    assert abs(commitment(later, None, NOW + passed) - commitment(start, None, NOW)) <= Decimal("0.000002")
+def cost_of(rate: Decimal, since: datetime, until: datetime) -> Decimal:
+    return rate * (max(until - since, timedelta(0)) // timedelta(microseconds=1)) / Decimal(3_600_000_000)
 
 
-@given(spending=spendings, split=st.timedeltas(min_value=timedelta(0), max_value=timedelta(days=60)))
-def test_two_periods_together_hold_what_the_whole_term_costs(spending: Spending, split: timedelta) -> None:
-    start = replace(spending, accrued=Decimal(0), base=Decimal(0), max_cost=None, ends_at=NOW + timedelta(days=60))
-    first = commitment(start, NOW + split, NOW)
-    second = commitment(replace(start, accrued=first, base=first), None, NOW + split)
-    assert abs(first + second - commitment(start, None, NOW)) <= Decimal("0.000003")
+@given(
+    now=moments, ends=terms, rate=st.integers(0, 500).map(Decimal), period=st.sampled_from([Period.DAY, Period.MONTH])
+)
+def test_no_period_costs_more_than_what_was_held_at_the_start(
+    now: datetime, ends: timedelta, rate: Decimal, period: Period
+) -> None:
+    term = now + 3 * ends
+    new = Spending(accrued=Decimal(0), base=Decimal(0), rate_per_hour=rate, ends_at=term)
+    costs, since = [Decimal(0)], now
+    while since < term:
+        until = span_at(period, since).ends_at
+        assert until is not None
+        costs.append(cost_of(rate, since, min(until, term)))
+        since = until
+    assert abs(commitment(new, period, now) - max(costs)) <= Decimal("0.000001")
+
+
+@given(
+    spending=spendings,
+    now=moments,
+    term=terms,
+    steps=st.lists(st.timedeltas(min_value=timedelta(0), max_value=timedelta(days=25)), min_size=1, max_size=4),
+    period=st.sampled_from(Period),
+)
+def test_what_a_lease_holds_at_a_constant_rate_never_grows_whatever_period_begins(
+    spending: Spending, now: datetime, term: timedelta, steps: list[timedelta], period: Period
+) -> None:
+    """So the sum over all leases never grows: a budget that all fitted into is never exceeded by their own terms."""
+    lease = replace(spending, base=min(spending.base, spending.accrued), ends_at=now + 2 * term)
+    if lease.max_cost is not None and lease.rate_per_hour:
+        left = max(lease.max_cost - lease.accrued, Decimal(0)) / lease.rate_per_hour
+        lease = replace(lease, ends_at=min(lease.ends_at, now + timedelta(hours=min(float(left), 10_000.0))))
+    held = commitment(lease, period, now)
+    for step in steps:
+        begins = now if period is Period.LIFETIME else span_at(period, now + step).starts_at
+        before = lease.accrued + cost_of(lease.rate_per_hour, now, min(begins, lease.ends_at))
+        base = before.quantize(Decimal("0.000001"), rounding=ROUND_CEILING) if begins > now else lease.base
+        accrued = lease.accrued + cost_of(lease.rate_per_hour, now, min(now + step, lease.ends_at))
+        lease, now = replace(lease, accrued=accrued, base=base), now + step
+        assert commitment(lease, period, now) <= held
+        held = commitment(lease, period, now)
 
 
 THRESHOLDS = (50, 80, 100)

@@ -136,7 +136,10 @@ class Budget(View):
         Money, Field(description="USD that leases have cost in the period, those that still run included.")
     ]
     committed: Annotated[
-        Money, Field(description="USD that live leases may still cost in the period, at their present rates.")
+        Money,
+        Field(
+            description="USD that live leases may still cost at their present rates: of each, the most in any one period."
+        ),
     ]
     available: Annotated[Money, Field(description="USD that are neither spent nor committed.")]
     exceeded: Annotated[bool, Field(description="Whether spent and committed exceed the amount together.")]

@@ -191,13 +191,12 @@ def spent_by_ended(tenant_id: str, budget_id: str) -> AnySelect:
 
 # --- which budgets leave no room --------------------------------------------------------------------------
 
-_ASKED_BY_NEW = commitments.commitment(
-    "0", commitments.cost_for(":rate", f"least(now() + :ttl, {commitments.PERIOD_ENDS_AT})"), ":max_cost"
-)
+_ASKED_BY_NEW = commitments.commitment(":rate", so_far="0", room=":max_cost", left=":max_cost")
 _FOR_NEW = text(
     f"""
-    SELECT b.id, {_ASKED_BY_NEW} * CAST(:members AS int) AS asked FROM budget b
-    WHERE b.tenant_id = :tenant_id AND {commitments.counts(":key_id", ":labels")}
+    SELECT n.id, {_ASKED_BY_NEW} * CAST(:members AS int) AS asked FROM (
+        SELECT b.id, {commitments.hours_until("now() + :ttl")} FROM budget b
+        WHERE b.tenant_id = :tenant_id AND {commitments.counts(":key_id", ":labels")}) n
     """
 ).bindparams(
     bindparam("rate", type_=Amount),

@@ -20,10 +20,18 @@ from app.db.schema.tables import attempt, lease
 
 LIVE = "l.ended_at IS NULL"
 
-_PERIOD_STARTS_AT = "(date_trunc(b.period, now() AT TIME ZONE 'UTC') AT TIME ZONE 'UTC')"
-PERIOD_ENDS_AT = """(CASE WHEN b.period <> 'lifetime' THEN
-    (date_trunc(b.period, now() AT TIME ZONE 'UTC') + CAST('1 ' || b.period AS interval)) AT TIME ZONE 'UTC' END)"""
-"""When the period of now ends. The stored one ended when nobody has rolled the budget yet."""
+_MOMENT = "greatest(now(), b.period_started_at)"
+"""Now, but never in a period before the stored one: now() of a transaction that waited for a roll is older."""
+
+
+def _boundary(periods: int) -> str:
+    """The start of the period of `_MOMENT`, or of one after it. NULL for a lifetime."""
+    return f"""(CASE WHEN b.period <> 'lifetime' THEN (date_trunc(b.period, {_MOMENT} AT TIME ZONE 'UTC')
+        + {periods} * CAST('1 ' || b.period AS interval)) AT TIME ZONE 'UTC' END)"""
+
+
+_PERIOD_STARTS_AT, PERIOD_ENDS_AT = _boundary(0), _boundary(1)
+"""The period of now. The stored one ended when nobody has rolled the budget yet."""
 
 RESOURCE = "('budget:' || b.id)"
 
@@ -33,19 +41,27 @@ def counts(key_id: str, labels: str) -> str:
     return f"((b.key_id IS NULL OR b.key_id = {key_id}) AND (b.label_key IS NULL OR {labels} ->> b.label_key = b.label_value))"
 
 
-def cost_for(rate: str, until: str) -> str:
-    """USD of the time from now."""
-    return f"({rate} * greatest(extract(epoch FROM ({until}) - now()), 0) / 3600)"
+def hours_until(until: str) -> str:
+    """Columns `present` and `later`: the hours of a term in the present period of the budget `b`, and the most in a later one.
+
+    See `app.domain.budgets.reached_spans`.
+    """
+    spans = [(_MOMENT, _boundary(1)), (_boundary(1), _boundary(2)), (_boundary(2), _boundary(3))]
+    present, *later = [f"extract(epoch FROM least({until}, {end}) - {start})" for start, end in spans]
+    return f"greatest({present}, 0) / 3600 AS present, greatest({', '.join(later)}, 0) / 3600 AS later"
 
 
 def stored(amount: str) -> str:
-    """Rounded up to a millionth."""
-    return f"(ceil(({amount}) * 1000000) / 1000000)"
+    """Rounded up to a millionth, but for what a division adds to an exact amount."""
+    return f"(ceil(round(({amount}) * 1000000, 3)) / 1000000)"
 
 
-def commitment(so_far: str, rest: str, room: str) -> str:
-    """`app.domain.budgets.commitment`. `room`: what a cap leaves in the period; NULL: no cap."""
-    return stored(f"greatest(least({so_far} + {rest}, {room}), {so_far})")
+def commitment(rate: str, *, so_far: str, room: str, left: str) -> str:
+    """`app.domain.budgets.commitment`, beside the columns of `hours_until`.
+
+    `room`: what a cap leaves in the period; `left`: what it leaves from now. NULL: no cap.
+    """
+    return stored(f"greatest({so_far}, least({so_far} + {rate} * present, {room}), least({rate} * later, {left}))")
 
 
 _COUNTED = counts("l.key_id", "l.labels")
@@ -67,7 +83,8 @@ PRESENT_RATE = f"""coalesce(l.rate_per_hour,
     l.minimum_rate, l.estimated_price_per_hour, 0)"""
 """USD an hour: of the running attempt, of the planned one, or of the least that any candidate costs."""
 
-_BASE_AT_START = f"round({_cost(until='b.period_started_at')}, 6)"
+_BASE_AT_START = stored(_cost(until=f"coalesce({_PERIOD_STARTS_AT}, b.period_started_at)"))
+"""Rounded up: what a lease holds does not grow by a millionth when a period begins."""
 BASE_NOW = f"round({ACCRUED}, 6)"
 """The base of a lease that joins a budget: what it has cost before does not count."""
 
@@ -76,19 +93,21 @@ def held_by(which: str, *, rate: str, base: str) -> str:
     """CTEs `spending` and `budgeted`: what the leases `l` of the condition `which` hold of the budgets that count them.
 
     `rate`: USD an hour. `base`: of the lease's cost, what the period does not count; `c` is its claim, if it has one.
+    Where the stored period has ended, the base is that of the present one.
     Columns of `budgeted`: lease_id, tenant_id, resource, amount, base, counted, rate.
     """
     return f"""
     spending AS (
         SELECT l.id AS lease_id, l.tenant_id, {RESOURCE} AS resource, {ACCRUED} AS accrued, {rate} AS rate,
-            {base} AS base, l.max_cost, least(l.expires_at, l.cost_reached_at, {PERIOD_ENDS_AT}) AS until
+            CASE WHEN b.period_ends_at <= now() THEN {_BASE_AT_START} ELSE {base} END AS base, l.max_cost,
+            {hours_until("least(l.expires_at, l.cost_reached_at)")}
         FROM lease l JOIN budget b ON b.tenant_id = l.tenant_id AND {_COUNTED}
         JOIN quota q ON q.tenant_id = b.tenant_id AND q.resource = {RESOURCE}
         LEFT JOIN quota_claim c ON c.lease_id = l.id AND c.resource = {RESOURCE}
         WHERE {LIVE} AND {which}),
     budgeted AS (
         SELECT lease_id, tenant_id, resource, base, rate, {stored("greatest(accrued - base, 0)")} AS counted,
-            {commitment("greatest(accrued - base, 0)", cost_for("rate", "until"), "max_cost - base")} AS amount
+            {commitment("rate", so_far="greatest(accrued - base, 0)", room="max_cost - base", left="max_cost - accrued")} AS amount
         FROM spending)"""
 
 

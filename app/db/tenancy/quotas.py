@@ -48,13 +48,13 @@ _CHANGE = f"""
 # lock reads the tenant again after a wait; the rest of the statement sees the budgets as they were at its start. Where
 # the two differ, the set of budgets has changed meanwhile. Nothing fits then, nor while the period of a budget is over:
 # the caller may go on in the same transaction, and nothing is reserved.
-_HELD_BY_NEW = commitments.commitment("0", commitments.cost_for(":rate", "n.until"), ":max_cost")
+_HELD_BY_NEW = commitments.commitment(":rate", so_far="0", room=":max_cost", left=":max_cost")
 _CURRENT = "(SELECT NOT (outdated OR due) FROM seen)"
 _ROOM = f"""
     WITH owner AS MATERIALIZED (SELECT id, budgets_version FROM tenant WHERE id = :tenant_id FOR SHARE),
     counting AS (
         SELECT {commitments.RESOURCE} AS resource, b.period_ends_at <= now() AS due,
-            least(now() + :ttl, {commitments.PERIOD_ENDS_AT}) AS until
+            {commitments.hours_until("now() + :ttl")}
         FROM owner o JOIN budget b ON b.tenant_id = o.id AND {commitments.counts(":key_id", ":labels")}),
     seen AS (
         SELECT EXISTS (

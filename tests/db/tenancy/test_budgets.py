@@ -13,7 +13,7 @@ from sqlalchemy import Row, insert, select, text
 from app.db.schema.tables import attempt, attempt_price, budget, event, lease, quota, quota_claim
 from app.db.tenancy import budgets, commitments, quotas
 from app.db.tenancy.quotas import NewCommitment
-from app.domain.budgets import Spending, commitment, resource_of
+from app.domain.budgets import Period, Spending, commitment, resource_of
 from app.domain.ids import LeaseId, TenantId
 from tests.db.store import Store, ago, together
 from workers.jobs.budgets import apply_budgets
@@ -144,8 +144,7 @@ def test_sql_and_domain_agree_about_a_commitment(  # noqa: PLR0917 - one argumen
         ends_at=now + (expires if capped is None else min(expires, capped)),
         max_cost=max_cost,
     )
-    ends_at: datetime | None = shown(store, budget_id).period_ends_at
-    assert abs(held - commitment(spending, ends_at, now)) <= Decimal("0.000002")
+    assert abs(held - commitment(spending, Period(period), now)) <= Decimal("0.000002")
     end(store, lease_id)
 
 
