@@ -47,6 +47,7 @@ class Facts:
     subnet_addresses: list[tuple[tuple[str, str], int]] = field(default_factory=list)
     subscription_states: dict[str, str] = field(default_factory=dict)
     unregistered: list[tuple[str, str]] = field(default_factory=list)
+    launch_codes: list[tuple[tuple[str, str], str]] = field(default_factory=list)
     gpus: list[tuple[tuple[str, str | None], GpuCondition]] = field(default_factory=list)
 
 
@@ -159,6 +160,7 @@ class Store:
             denied=sorted(world.restrictions.denied),
             removed_images=sorted(world.restrictions.images),
             closed_subnets=sorted(world.restrictions.closed),
+            launch_codes=sorted(world.restrictions.launch_codes.items()),
             subnet_addresses=sorted(world.restrictions.addresses.items()),
             subscription_states=world.restrictions.states,
             unregistered=sorted(world.restrictions.unregistered),
@@ -174,6 +176,7 @@ class Store:
         world.faults.restore(facts.faults)
         world.restrictions = Restrictions(
             denied=set(facts.denied),
+            launch_codes=dict(facts.launch_codes),
             images=set(facts.removed_images),
             closed=set(facts.closed_subnets),
             addresses=dict(facts.subnet_addresses),

@@ -89,6 +89,10 @@ class Control:
         """Deny these actions, and no others."""
         self.call("PUT", "denied", {"provider": provider, "actions": list(actions)})
 
+    def refuse_launches(self, code: str | None, *, provider: str = "aws", **account: str) -> None:
+        """Every launch of an account is refused with `code`; None: no longer."""
+        self.call("PUT", "launch-refusals", {"provider": provider, "code": code, **account})
+
     def remove_image(self, image: str, *, provider: str = "aws") -> None:
         """There is no such image any more."""
         self.call("PUT", "images", {"provider": provider, "image": image})

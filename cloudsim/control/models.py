@@ -159,6 +159,14 @@ class DeniedBody(Body):
     actions: list[str]
 
 
+class LaunchesBody(Body):
+    """Every launch of the account is refused with `code` (None: no longer). `account` None: the cloud's usual one."""
+
+    provider: str
+    account: str | None = None
+    code: str | None
+
+
 class ImageBody(Body):
     """Whether there is an image. `image`: an id, a name or a family, as the cloud's own API names it."""
 

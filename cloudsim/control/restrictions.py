@@ -28,6 +28,7 @@ class RestrictionsApi:
         table = [
             ("denied", self.denied),
             ("images", self.images),
+            ("launch-refusals", self.launch_refusals),
             ("subnets", self.subnets),
             ("subscriptions", self.subscriptions),
         ]
@@ -40,6 +41,15 @@ class RestrictionsApi:
         for action in body.actions:
             places.check("action", action, self._clouds[body.provider].actions)
         self._world.restrictions.deny(body.provider, body.actions)
+        self._world.touch_facts()
+        return JSONResponse(body.model_dump())
+
+    async def launch_refusals(self, request: Request) -> Response:
+        """Refuse every launch of an account, or none."""
+        body = await read(request, models.LaunchesBody)
+        places.catalog(self._world, body.provider)
+        account = body.account or self._clouds[body.provider].default_account
+        self._world.restrictions.refuse_launches(body.provider, account, body.code)
         self._world.touch_facts()
         return JSONResponse(body.model_dump())
 

@@ -10,7 +10,7 @@ from cloudsim.ec2 import placement_groups, views
 from cloudsim.ec2.call import Call, Result
 from cloudsim.ec2.disks import late_refusal
 from cloudsim.ec2.errors import AwsError
-from cloudsim.ec2.facts import QUOTA_NAMES
+from cloudsim.ec2.facts import PROVIDER, QUOTA_NAMES
 from cloudsim.ec2.instances import refuse_dry_run
 from cloudsim.ec2.orders import read_order
 from cloudsim.ec2.reservations import unusable
@@ -37,6 +37,9 @@ def launched_vms(params: Mapping[str, Any]) -> int:
 
 def run_instances(call: Call) -> Result:
     """Launch up to MaxCount VMs, or answer those that the same client token launched."""
+    code = call.world.restrictions.launch_code(PROVIDER, call.account)
+    if code is not None:
+        raise AwsError(code, "The account may launch no instance at present.")
     orders = _orders(call, read_order(call))
     vms = _launch(call, orders)
     return views.reservation(call.world, *batches.answered(vms, call.change))

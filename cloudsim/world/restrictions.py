@@ -17,6 +17,8 @@ class Restrictions:
     images: set[tuple[str, str]] = field(default_factory=set)
     closed: set[tuple[str, str]] = field(default_factory=set)
     addresses: dict[tuple[str, str], int] = field(default_factory=dict)
+    launch_codes: dict[tuple[str, str], str] = field(default_factory=dict)
+    """By (provider, account)."""
     states: dict[str, str] = field(default_factory=dict)
     """By Azure subscription: its state, where it is not Enabled."""
     unregistered: set[tuple[str, str]] = field(default_factory=set)
@@ -35,6 +37,17 @@ class Restrictions:
     def is_registered(self, subscription: str, name: str) -> bool:
         """Whether a resource provider or a feature is registered in an Azure subscription."""
         return (subscription, name) not in self.unregistered
+
+    def refuse_launches(self, provider: str, account: str, code: str | None) -> None:
+        """From now on every launch of the account is refused with `code`. None: no longer."""
+        if code is None:
+            self.launch_codes.pop((provider, account), None)
+        else:
+            self.launch_codes[provider, account] = code
+
+    def launch_code(self, provider: str, account: str) -> str | None:
+        """The code with which every launch of the account is refused."""
+        return self.launch_codes.get((provider, account))
 
     def deny(self, provider: str, actions: Collection[str]) -> None:
         """From now on these actions are denied, and no others."""

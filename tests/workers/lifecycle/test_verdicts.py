@@ -215,3 +215,20 @@ def test_only_a_refusal_that_may_concern_the_image_sets_the_image_aside(
     failing.errors = {}
     if concerns_image:
         fleet.drive_to(fleet.create(), "active")
+
+
+def test_an_account_that_aws_blocks_makes_one_call_and_serves_what_runs(fleet: Fleet) -> None:
+    running = fleet.active()
+    before = fleet.runs()
+    fleet.sim.refuse_launches("Blocked")
+    lease_id = fleet.create(wait_seconds=600)
+    fleet.pause(lease_id)
+    fleet.pause(fleet.create(wait_seconds=600))
+    assert fleet.runs() == before + 1
+    fleet.end(running)
+    fleet.drive_to(running, "released")
+    fleet.sim.refuse_launches(None)
+    end_block(fleet, since="blocked_since")
+    fleet.runtime.catalogue.forget()
+    fleet.make_due(lease_id)
+    fleet.drive_to(lease_id, "active")
