@@ -16,6 +16,7 @@ from app.domain.leases import Attempt, AttemptState, Desired, Lease, LeaseState,
 from app.domain.money import format_money
 from app.domain.provider_messages import provider_words, public_code, why_vm_ended
 from app.domain.reasons import Origin, Reason, ReasonCode
+from app.domain.stopped_vms import confirm_at, is_unconfirmed
 
 LARGE_GPU_COUNT = 8
 """VMs with this number of GPUs or more fill a whole host, bare metal among them. They boot more slowly."""
@@ -89,7 +90,7 @@ class Reboot:
 
 @dataclass(frozen=True, slots=True)
 class Verify:
-    """The VM is missing from a complete listing: confirm by a direct get before acting on it."""
+    """One answer alone does not show the VM, or shows it as stopped: confirm by a direct get before acting on it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +213,7 @@ def spend_cap_reached(max_cost: Decimal) -> Reason:
 
 
 def _cause_of_loss(attempt: Attempt) -> Reason | None:
-    if attempt.vm_state not in (VmState.GONE, VmState.ENDING, VmState.STOPPED):
+    if attempt.vm_state not in (VmState.GONE, VmState.ENDING, VmState.STOPPED) or is_unconfirmed(attempt, ran=True):
         return None
     why = attempt.vm_reason or {}
     words = provider_words(why)
@@ -274,7 +275,8 @@ def _provisioning(lease: Lease, now: datetime, timing: Timing) -> Step:
         return _with_attempt(lease, now, timing)
     match attempt.vm_state:
         case VmState.GONE | VmState.ENDING | VmState.STOPPED:
-            return _until_gone(attempt, now, timing)
+            doubtful = is_unconfirmed(attempt, ran=False)
+            return _confirm_stop(attempt, now, timing) if doubtful else _until_gone(attempt, now, timing)
         case VmState.ABSENT:
             return _verify(attempt, now)
         case _ if _given_up(attempt, now, timing):
@@ -321,10 +323,9 @@ def _with_attempt(lease: Lease, now: datetime, timing: Timing) -> Step:
 
 def _booting(lease: Lease, now: datetime, timing: Timing) -> Step:
     attempt = _known(lease)
-    if _taken_back(attempt) or lease.rejected_for is not None:
-        return _until_gone(attempt, now, timing)
-    if attempt.vm_state is VmState.ABSENT:
-        return _verify(attempt, now)
+    lost = _without_vm(lease, attempt, now, timing)
+    if lost is not None:
+        return lost
     seconds = timing.boot_seconds(attempt.gpu_count)
     if lease.vm_is_ready:
         step = proof_step(lease, attempt, now, proof_seconds=timing.proof, boot_seconds=seconds)
@@ -337,10 +338,9 @@ def _booting(lease: Lease, now: datetime, timing: Timing) -> Step:
 
 def _active(lease: Lease, now: datetime, timing: Timing) -> Step:
     attempt = _known(lease)
-    if _taken_back(attempt) or lease.rejected_for is not None:
-        return _until_gone(attempt, now, timing)
-    if attempt.vm_state is VmState.ABSENT:
-        return _verify(attempt, now)
+    lost = _without_vm(lease, attempt, now, timing)
+    if lost is not None:
+        return lost
     step = failure_step(lease, attempt, now)
     if step is not None and not isinstance(step, datetime):
         return step
@@ -375,6 +375,15 @@ def _taken_back(attempt: Attempt) -> bool:
         VmState.ENDING,
         VmState.STOPPED,
     )
+
+
+def _without_vm(lease: Lease, attempt: Attempt, now: datetime, timing: Timing) -> Step | None:
+    """The step of a lease whose VM is rejected, or seems to be lost. None: the lease has its VM."""
+    if lease.rejected_for is None and is_unconfirmed(attempt, ran=True):
+        return _confirm_stop(attempt, now, timing)
+    if _taken_back(attempt) or lease.rejected_for is not None:
+        return _until_gone(attempt, now, timing)
+    return _verify(attempt, now) if attempt.vm_state is VmState.ABSENT else None
 
 
 def _retreating(lease: Lease, now: datetime, timing: Timing) -> Step:
@@ -479,6 +488,12 @@ def _verify(attempt: Attempt, now: datetime) -> Step:
     if attempt.retry_at is not None and attempt.retry_at > now:
         return Rest(attempt.retry_at)
     return Verify()
+
+
+def _confirm_stop(attempt: Attempt, now: datetime, timing: Timing) -> Step:
+    """Reads the VM once more, apart in time from the answer that showed it as stopped."""
+    at = confirm_at(attempt, timing.settle_gap)
+    return Rest(at) if at is not None and at > now else _verify(attempt, now)
 
 
 def _known(lease: Lease) -> Attempt:

@@ -131,12 +131,14 @@ def _unknown(state: AttemptState) -> Iterator[Attempt]:
 def _known() -> Iterator[Attempt]:
     flags = (False, True)
     for vm_state, retry_at, terminated, age in product(VmState, (None, ahead(7200)), (None, 1.0, 400.0), AGES):
-        for ready, clean, interrupted in product(flags, flags, flags):
+        reasons = (None, {"interrupted": True, "code": "x", "message": "y"})
+        stops = ({"confirmed": True}, {"seen_at": NOW.isoformat()}) if vm_state is VmState.STOPPED else ()
+        for ready, clean, reason in product(flags, flags, (*reasons, *stops)):
             yield attempt(
                 A.KNOWN,
                 instance_id="i-1",
                 vm_state=vm_state,
-                vm_reason={"interrupted": True, "code": "x", "message": "y"} if interrupted else None,
+                vm_reason=reason,
                 ready=ready,
                 clean=clean,
                 known_at=ago(age),

@@ -24,6 +24,7 @@ from app.domain.lifecycle import (
     Settle,
     Step,
     Terminate,
+    Verify,
     backoff,
     decide,
     may_appear_until,
@@ -155,7 +156,34 @@ def cause(one: Any, now: datetime = NOW) -> tuple[ReasonCode, Origin] | None:
     list(product([S.BOOTING, S.ACTIVE], [VmState.GONE, VmState.ENDING, VmState.STOPPED])),
 )
 def test_a_vm_ended_behind_our_back_ends_its_lease(state: LeaseState, vm_state: VmState) -> None:
-    assert cause(lease(state, attempt=known(vm_state))) == (ReasonCode.INSTANCE_LOST, Origin.PROVIDER)
+    one = lease(state, attempt=known(vm_state, vm_reason={"confirmed": True}))
+    assert cause(one) == (ReasonCode.INSTANCE_LOST, Origin.PROVIDER)
+
+
+@pytest.mark.parametrize("state", [S.PROVISIONING, S.BOOTING, S.ACTIVE])
+def test_a_stopped_vm_is_read_once_more_before_its_lease_gives_it_up(state: LeaseState) -> None:
+    fresh = {"seen_at": ago(1).isoformat(), "confirmed": False}
+    assert decide(lease(state, attempt=known(VmState.STOPPED, vm_reason=fresh)), NOW, TIMING) == Rest(ahead(29))
+    later = {"seen_at": ago(31).isoformat(), "confirmed": False}
+    assert decide(lease(state, attempt=known(VmState.STOPPED, vm_reason=later)), NOW, TIMING) == Verify()
+    assert decide(lease(state, attempt=known(VmState.STOPPED)), NOW, TIMING) == Verify()
+    failed = known(VmState.STOPPED, retry_at=ahead(5))
+    assert decide(lease(state, attempt=failed), NOW, TIMING) == Rest(ahead(5)), "the read failed: later"
+
+
+@pytest.mark.parametrize("definite", [{"refusal": "InsufficientCapacity"}, {"confirmed": True}, {"interrupted": True}])
+def test_a_definite_stop_of_a_vm_that_never_ran_ends_it_at_once(definite: dict[str, Any]) -> None:
+    one = known(VmState.STOPPED, vm_reason={"seen_at": NOW.isoformat(), **definite})
+    assert decide(lease(S.PROVISIONING, attempt=one), NOW, TIMING) == Terminate()
+
+
+def test_the_failure_of_a_vm_that_ran_may_concern_a_later_operation() -> None:
+    failed = known(VmState.STOPPED, vm_reason={"refusal": "InsufficientCapacity", "seen_at": ago(31).isoformat()})
+    assert decide(lease(S.ACTIVE, attempt=failed), NOW, TIMING) == Verify()
+
+
+def test_a_lease_that_ends_does_not_wait_for_the_second_look() -> None:
+    assert decide(lease(S.RELEASING, attempt=known(VmState.STOPPED)), NOW, TIMING) == Terminate()
 
 
 @pytest.mark.parametrize("state", [S.BOOTING, S.ACTIVE])

@@ -28,6 +28,7 @@ from app.domain.lifecycle import (
     decide,
 )
 from app.domain.reasons import ReasonCode
+from app.domain.stopped_vms import is_unconfirmed
 from tests.domain.cases import NOW, TIMING, gpu_leases, leases
 
 ALIVE = (AttemptState.PLANNED, AttemptState.SENT, AttemptState.KNOWN, AttemptState.SETTLING)
@@ -213,8 +214,9 @@ def test_only_a_lease_that_is_to_be_replaced_outlives_the_loss_of_its_vm() -> No
         if one.state not in (LeaseState.BOOTING, LeaseState.ACTIVE) or one.attempt is None:
             continue
         if one.attempt.state is AttemptState.KNOWN and one.attempt.vm_state in lost:
-            replaced = one.on_interruption is OnInterruption.REPLACE and one.attempt.vm_reason is not None
-            replaced = replaced or one.rejected_for is not None
+            interrupted = "interrupted" in (one.attempt.vm_reason or {})
+            replaced = one.on_interruption is OnInterruption.REPLACE and interrupted
+            replaced = replaced or one.rejected_for is not None or is_unconfirmed(one.attempt, ran=True)
             assert replaced or isinstance(step, BeginRelease), (one, step)
 
 
@@ -224,6 +226,23 @@ def test_a_vm_missing_from_a_listing_is_asked_for_before_anything_is_believed() 
             continue
         if one.attempt.state is AttemptState.KNOWN:
             assert isinstance(step, Verify | Terminate | Rest | BeginRelease), (one, step)
+
+
+def test_one_answer_alone_never_ends_a_stopped_vm_of_a_wanted_lease() -> None:
+    causes = {step.reason.code for one, step in decided() if isinstance(step, BeginRelease) and _stop_in_doubt(one)}
+    assert ReasonCode.INSTANCE_LOST not in causes
+    ended = [one for one, step in decided() if isinstance(step, Terminate) and _stop_in_doubt(one)]
+    assert all(one.desired is Desired.END or one.rejected_for is not None for one in ended)
+    assert any(isinstance(step, Verify) for one, step in decided() if _stop_in_doubt(one))
+
+
+def _stop_in_doubt(one: Lease) -> bool:
+    attempt = one.attempt
+    return (
+        attempt is not None
+        and attempt.state is AttemptState.KNOWN
+        and is_unconfirmed(attempt, ran=one.state is not LeaseState.PROVISIONING)
+    )
 
 
 def test_the_same_facts_give_the_same_step() -> None:

@@ -176,7 +176,10 @@ class World:
     def _verify(self) -> Rest | None:
         if not self.goes_well():
             return self._failed()
-        self._facts(vm_state=self.vms[self._attempt.n])
+        before, truth = self._attempt.vm_state, self.vms[self._attempt.n]
+        confirmed = before is VmState.STOPPED and truth is VmState.STOPPED
+        reason = {**(self._attempt.vm_reason or {}), "confirmed": confirmed}
+        self._facts(vm_state=truth, vm_reason=reason if truth is VmState.STOPPED else self._attempt.vm_reason)
         return None
 
     def _terminate(self) -> None:

@@ -216,7 +216,14 @@ def _store(runtime: Runtime, listed: Listed, findings: Findings, last_seen_at: d
         writes.append(
             statements.found(
                 [
-                    (row.attempt_id, s.vm_id, s.state, reason_json(listed.vms[s.vm_id]), s.public_ip, s.private_ip)
+                    (
+                        row.attempt_id,
+                        s.vm_id,
+                        s.state,
+                        reason_json(listed.vms[s.vm_id], listed.started_at),
+                        s.public_ip,
+                        s.private_ip,
+                    )
                     for row, s in findings.found
                 ]
             )

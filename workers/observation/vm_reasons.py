@@ -11,19 +11,22 @@ from workers.providers.errors import CredentialsRejected, NotPermitted, Refused
 from workers.providers.types import Vm
 
 
-def reason_json(vm: Vm, seen_at: datetime | None = None) -> str | None:
-    """Why a VM ends: JSON {code, message, interrupted, refusal, stopped_at}; None while it lives.
+def reason_json(vm: Vm, seen_at: datetime, *, confirmed: bool = False) -> str | None:
+    """Why a VM ends: JSON {code, message, interrupted, refusal, stopped_at, seen_at, confirmed}; None while it lives.
 
     `stopped_at`: for an interrupted VM that stays until gpulease deletes it, the time when it was stopped, else when it
-    was seen stopped (`seen_at`). Its billing ends then.
+    was seen stopped (`seen_at`). Its billing ends then. `seen_at`, `confirmed`: of a stopped VM, when an answer first
+    showed it, and whether a direct read has confirmed it (app.domain.stopped_vms).
     """
-    if vm.state_reason is None and not vm.interrupted:
+    is_stopped = vm.state is VmState.STOPPED
+    if vm.state_reason is None and not vm.interrupted and not is_stopped:
         return None
     refusal = vm.refusal.__name__ if vm.refusal is not None else None
     facts = {**(vm.state_reason or {}), "interrupted": vm.interrupted, "refusal": refusal}
-    stopped_at = vm.ended_at or seen_at
-    if vm.interrupted and vm.state is VmState.STOPPED and stopped_at is not None:
-        facts["stopped_at"] = stopped_at.isoformat()
+    if is_stopped:
+        facts |= {"seen_at": seen_at.isoformat(), "confirmed": confirmed}
+    if vm.interrupted and is_stopped:
+        facts["stopped_at"] = (vm.ended_at or seen_at).isoformat()
     return json.dumps(facts)
 
 

@@ -109,7 +109,7 @@ def store_vms(ctx: StepContext, batch_id: BatchId, found: Mapping[int, tuple[Sen
     held = [(slot.ctx, vm) for slot, vm in found.values() if slot.ctx is not None]
     with ctx.runtime.database.begin() as connection:
         connection.execute(*locked(slot.lease_id for slot, _ in found.values()))
-        vms = [KnownVm(slot.attempt_id, slot.token, vm_facts(vm)) for slot, vm in found.values()]
+        vms = [KnownVm(slot.attempt_id, slot.token, vm_facts(vm, ctx.now)) for slot, vm in found.values()]
         connection.execute(*attempts.known_each(vms))
         if held:
             show_vms(connection, held)

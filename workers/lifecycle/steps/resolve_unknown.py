@@ -90,9 +90,9 @@ def _declare_dead(ctx: StepContext, *, clean: bool) -> None:
 
 
 def verify(ctx: StepContext) -> Rest | None:
-    """A complete listing did not show the VM, so a direct get decides.
+    """One answer did not show the VM, or showed it as stopped, so a direct get decides.
 
-    The get counts only after the provider's eventual-consistency grace period.
+    A get without the VM counts only after the provider's eventual-consistency grace period.
     """
     attempt, timing = ctx.attempt, ctx.runtime.timing
     vm_id = str(ctx.row.attempt_instance_id)
@@ -103,6 +103,9 @@ def verify(ctx: StepContext) -> Rest | None:
         return _later(ctx, error, _AFTER_FAILURE)
     if vm is not None:
         _store_seen(ctx, vm)
+        return None
+    if attempt.vm_state is VmState.STOPPED:
+        _store_absent(ctx)
         return None
     last_seen, accepted = ctx.row.attempt_vm_state_at, ctx.row.attempt_end_accepted
     until = may_appear_until(ctx.lease, attempt, timing, last_seen=last_seen, end_accepted=accepted)
@@ -119,9 +122,20 @@ def _store_seen(ctx: StepContext, vm: Vm) -> None:
         ctx.attempt.id,
         vm.state,
         at=vm.ended_at or (ctx.row.attempt_vm_state_at if vm.state is VmState.GONE else ctx.now),
-        reason=reason_json(vm, ctx.now),
+        reason=reason_json(vm, ctx.now, confirmed=ctx.attempt.vm_state is VmState.STOPPED),
         addresses=(vm.public_ip, vm.private_ip),
     )
+    _write(ctx, observed)
+
+
+def _store_absent(ctx: StepContext) -> None:
+    """A VM that was stopped is not there. From now on the rules for a missing VM apply."""
+    observed = Observed()
+    observed.add(ctx.attempt.id, VmState.ABSENT, at=ctx.row.attempt_vm_state_at)
+    _write(ctx, observed)
+
+
+def _write(ctx: StepContext, observed: Observed) -> None:
     with ctx.writing_attempts() as connection:
         ctx.require_claim(connection)
         connection.execute(*observed.statement())

@@ -135,7 +135,7 @@ def store_vm(connection: Connection, ctx: StepContext, vm: Vm) -> None:
 
     The caller has locked the lease.
     """
-    connection.execute(*attempts.known(ctx.attempt.id, ctx.attempt.token, {**vm_facts(vm), "error": None}))
+    connection.execute(*attempts.known(ctx.attempt.id, ctx.attempt.token, {**vm_facts(vm, ctx.now), "error": None}))
     show_vms(connection, [(ctx, vm)])
 
 
@@ -159,7 +159,7 @@ def _placement(ctx: StepContext, vm: Vm) -> dict[str, Any]:
     return placement
 
 
-def vm_facts(vm: Vm) -> dict[str, Any]:
+def vm_facts(vm: Vm, now: datetime) -> dict[str, Any]:
     """What the answer to a create call says of a VM.
 
     A VM that has already failed reports the cause in this answer. The cause is stored now: no later call may see the
@@ -171,7 +171,7 @@ def vm_facts(vm: Vm) -> dict[str, Any]:
         "public_ip": vm.public_ip,
         "private_ip": vm.private_ip,
     }
-    reason = reason_json(vm)
+    reason = reason_json(vm, now)
     if reason is not None:
         facts["vm_reason"] = json.loads(reason)
     return facts

@@ -56,13 +56,22 @@ _VM_EXISTS = (
 )
 """Failures of a VM that Azure has made: such a code never means that a create call was refused."""
 
+INTERNAL_FAILURES = frozenset(
+    {
+        "InternalDiskManagementError",
+        "InternalExecutionError",
+        "InternalOperationError",
+        "NetworkingInternalOperationError",
+    }
+)
+"""Azure could not make the VM. In an answer such a code proves nothing; in the instance view the launch is over."""
+
 _TABLE: Mapping[type[ProviderError], tuple[str, ...]] = {
     InsufficientCapacity: (
         "AllocationFailed",
         "ZonalAllocationFailed",
         "OverconstrainedAllocationRequest",
         "OverconstrainedZonalAllocationRequest",
-        "OperationPreempted",
         "SubnetIsFull",
     ),
     NotOffered: (
@@ -78,6 +87,7 @@ _TABLE: Mapping[type[ProviderError], tuple[str, ...]] = {
     NotPermitted: (
         "AzureSpotFeatureNotEnabledForSubscription",
         "DisallowedOperation",
+        "RequestDisallowedByPolicy",
         "SubscriptionNotAuthorizedForImage",
     ),
     PriceTooLow: ("SpotPriceGreaterThanProvidedMaxPrice",),
@@ -86,6 +96,7 @@ _TABLE: Mapping[type[ProviderError], tuple[str, ...]] = {
         "ResourceQuotaExceeded",
         "IPv4StandardSkuPublicIpCountLimitReached",
         "PublicIPCountLimitReached",
+        "StaticPublicIPCountLimitReached",
     ),
     Throttled: ("SubscriptionRequestsThrottled", "TooManyRequests"),
     NotReady: (_IN_PROGRESS, "ReferencedResourceNotProvisioned", _RETRYABLE),
@@ -93,11 +104,11 @@ _TABLE: Mapping[type[ProviderError], tuple[str, ...]] = {
         *_VM_EXISTS,
         "GatewayTimeout",
         "InUseNetworkSecurityGroupCannotBeDeleted",
-        "InternalExecutionError",
+        *INTERNAL_FAILURES,
         "InternalServerError",
-        "NetworkingInternalOperationError",
         "NicInUse",
         "NicReservedForAnotherVm",
+        "OperationPreempted",
         "PublicIPAddressCannotBeDeleted",
         "ServerTimeout",
         "ServiceUnavailable",
@@ -132,7 +143,6 @@ _TABLE: Mapping[type[ProviderError], tuple[str, ...]] = {
         "MarketplacePurchaseEligibilityFailed",
         "PlatformImageNotFound",
         "PropertyChangeNotAllowed",
-        "RequestDisallowedByPolicy",
         "ResourceGroupBeingDeleted",
         "ResourcePurchaseValidationFailed",
         "ScopeLocked",
@@ -146,6 +156,12 @@ _BY_CODE = {code.lower(): error for code, error in CODES.items()}
 _NOT_ALLOWED = "OperationNotAllowed"
 """Says both "over your quota" and "not in this state": the message tells which."""
 _QUOTA = re.compile(r"LowPriorityCores|Family\s?Cores|Total Regional (Spot )?(v?CPUs|Cores)|\bquota\b", re.IGNORECASE)
+
+_BY_MESSAGE: tuple[tuple[str, re.Pattern[str], type[ProviderError]], ...] = (
+    ("BadRequest", re.compile("UseStandardSecurityType", re.IGNORECASE), NotPermitted),
+    ("InvalidParameter", re.compile(r"VM size\b.*\bnot available in the current region", re.IGNORECASE), NotOffered),
+)
+"""Codes of many causes: the message tells one that does not concern the request's form."""
 
 _NEVER_SENT = (NewConnectionError, ConnectTimeoutError)
 """Name resolution or the TCP connection failed: no byte of the request has left."""
@@ -182,6 +198,9 @@ def kind_of(code: str, message: str) -> type[ProviderError]:
     """What an error means wherever it is written, in an answer or in an instance view."""
     if code == _NOT_ALLOWED:
         return ProviderQuotaExceeded if _QUOTA.search(message) else InvalidSpec
+    for shared, message_of, kind in _BY_MESSAGE:
+        if code == shared and message_of.search(message):
+            return kind
     return _BY_CODE.get(code.lower(), OutcomeUnknown)
 
 

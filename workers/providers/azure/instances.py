@@ -12,7 +12,6 @@ from dataclasses import replace
 
 import structlog
 
-from app.domain.leases import VmState
 from app.domain.tags import INSTALLATION
 from workers.providers.azure import interfaces, listings, names, vms
 from workers.providers.azure.calls import Document, known, part
@@ -107,8 +106,7 @@ def _with_details(
             raise
         except ProviderError as error:
             log.warning("VM state not read", name=vm["name"], code=error.code, error=error.message)
-            shown = vms.from_document(vm, None)
-            return shown if shown.state is VmState.ENDING else replace(shown, state=VmState.PENDING, ended_at=None)
+            return vms.from_document(vm, None)
     if view is None:
         return None
     first = next(iter(interfaces.ids_of(vm)), "")

@@ -191,7 +191,7 @@ def create(group: Group, params: Params) -> Vm:
     except TokenConflict as conflict:
         return _read_back(group, params, conflict)
     vm = vms.from_document(created, None)
-    return _with_failure(group, name, vm) if vm.state is VmState.STOPPED else vm
+    return _with_failure(group, name, vm) if part(created, "properties").get("provisioningState") == "Failed" else vm
 
 
 def _with_failure(group: Group, name: str, vm: Vm) -> Vm:

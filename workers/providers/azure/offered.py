@@ -21,7 +21,7 @@ _SPOT = "LowPriorityCapable"
 def by_zone(group: Group, catalogue: AzureCatalogue, region: str, drivers: Container[str]) -> Iterator[Offered]:
     """Each market of each catalogue size in each open zone. `drivers`: those for which the account has an image.
 
-    A size without open zones is offered in the region as a whole.
+    The region as a whole is the last place: its capacity contains that of the zones.
     """
     for sku in listings.items(group, listings.SKUS, query={"$filter": f"location eq '{region}'"}):
         kind = catalogue.types.get(part(sku, "name"))
@@ -37,7 +37,7 @@ def _is_closed(sku: Document) -> bool:
 
 
 def _zones(sku: Document, region: str) -> list[str]:
-    """Open zones; the region itself for a size without open zones, since Azure may still place it where it likes."""
+    """Open zones, then the region itself: Azure may place a VM without a zone where none of the zones has room."""
     locations = [info for info in sku.get("locationInfo") or () if info.get("location", "").lower() == region]
     zones = sorted({zone for info in locations for zone in info.get("zones") or ()})
     closed = {
@@ -45,7 +45,7 @@ def _zones(sku: Document, region: str) -> list[str]:
         for restriction in sku.get("restrictions") or ()
         for zone in (restriction.get("restrictionInfo") or {}).get("zones") or ()
     }
-    return [places.zone(region, [zone]) for zone in zones if zone not in closed] or [region]
+    return [places.zone(region, [zone]) for zone in zones if zone not in closed] + [region]
 
 
 def _has_spot(sku: Document) -> bool:

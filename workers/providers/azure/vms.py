@@ -9,7 +9,7 @@ from app.domain.leases import VmState
 from app.domain.offerings import Market
 from workers.providers.azure import names, places, resource_tags
 from workers.providers.azure.calls import Document, part
-from workers.providers.azure.errors import kind_of
+from workers.providers.azure.errors import INTERNAL_FAILURES, kind_of
 from workers.providers.errors import Refused
 from workers.providers.types import Vm
 
@@ -31,6 +31,8 @@ _EVICTING = frozenset({"deallocating", "deallocated"})
 _LIVE = frozenset({VmState.PENDING, VmState.RUNNING})
 _POWER = "PowerState/"
 _DELETING = "Deleting"
+_CHANGING = frozenset({"Creating", "Updating"})
+_EVICTED = frozenset({VmState.ENDING, VmState.STOPPED})
 _FAILED = "ProvisioningState/failed"
 
 
@@ -49,7 +51,8 @@ def from_document(vm: Document, view: Document | None, addresses: Addresses | No
     statuses = (view or {}).get("statuses") or ()
     power, failure = _with_prefix(statuses, _POWER), _with_prefix(statuses, _FAILED)
     provisioning = part(properties, "provisioningState")
-    state = _state(provisioning, power)
+    refusal = _refusal(failure)
+    state = _state(provisioning, power, refusal)
     live = state in _LIVE
     shown = addresses if addresses is not None and live else Addresses()
     found = resource_tags.read(vm.get("tags"))
@@ -66,9 +69,12 @@ def from_document(vm: Document, view: Document | None, addresses: Addresses | No
         ended_at=None if live else _time((power or failure or {}).get("time")),
         public_ip=shown.public,
         private_ip=shown.private,
-        state_reason=_reason(power, failure) if state is VmState.STOPPED else None,
-        interrupted=provisioning != _DELETING and _is_evicted(properties, power),
-        refusal=_refusal(failure) if power is None and state is VmState.STOPPED else None,
+        state_reason=_reason(power, failure, refusal) if state is VmState.STOPPED else None,
+        interrupted=state in _EVICTED
+        and provisioning != _DELETING
+        and refusal is None
+        and _is_evicted(properties, power),
+        refusal=refusal if state is VmState.STOPPED else None,
     )
 
 
@@ -78,18 +84,19 @@ def _market(properties: Document) -> Market:
     return Market.RESERVED if properties.get("capacityReservation") else Market.ON_DEMAND
 
 
-def _state(provisioning: str, power: Document | None) -> VmState:
+def _state(provisioning: str, power: Document | None, refusal: type[Refused] | None) -> VmState:
     """Where Azure does not know the power state, a VM counts as neither running nor lost.
 
-    A VM whose allocation failed has none and stays until it is deleted, with its disk, interface and address: it counts
-    as stopped, which ends it. One that failed later may well run.
+    A VM that Azure creates or changes may show for a moment that it is stopped (Azure docs, "States and billing of
+    Azure VMs"). It counts as pending until the operation is over. A VM whose launch was refused stays until it is
+    deleted, with its disk, interface and address: it counts as stopped. One that failed otherwise may well run.
     """
     if provisioning == _DELETING:
         return VmState.ENDING
     known = POWER.get(power["code"].removeprefix(_POWER)) if power is not None else None
-    if known is not None:
-        return known
-    return VmState.STOPPED if provisioning == "Failed" else VmState.PENDING
+    if known is None:
+        return VmState.STOPPED if provisioning == "Failed" and refusal is not None else VmState.PENDING
+    return VmState.PENDING if known is VmState.STOPPED and provisioning in _CHANGING else known
 
 
 def _is_evicted(properties: Document, power: Document | None) -> bool:
@@ -98,9 +105,14 @@ def _is_evicted(properties: Document, power: Document | None) -> bool:
     return spot and power is not None and power["code"].removeprefix(_POWER) in _EVICTING
 
 
-def _reason(power: Document | None, failure: Document | None) -> dict[str, str | None] | None:
-    """What Azure says of a VM that has stopped or never ran; nothing of one that is being deleted."""
-    said = power or failure
+def _reason(
+    power: Document | None, failure: Document | None, refusal: type[Refused] | None
+) -> dict[str, str | None] | None:
+    """What Azure says of a VM that has stopped or never ran; nothing of one that is being deleted.
+
+    The code of a refused launch says more than the power state that Azure shows beside it.
+    """
+    said = failure if refusal is not None else power or failure
     if said is None:
         return None
     return {"code": _failure_code(said), "message": said.get("message") or said.get("displayStatus")}
@@ -110,7 +122,10 @@ def _refusal(failure: Document | None) -> type[Refused] | None:
     """What the failure of an accepted launch means, when it is a definite no."""
     if failure is None:
         return None
-    kind = kind_of(_failure_code(failure), failure.get("message") or "")
+    code = _failure_code(failure)
+    if code in INTERNAL_FAILURES:
+        return Refused
+    kind = kind_of(code, failure.get("message") or "")
     return kind if issubclass(kind, Refused) else None
 
 

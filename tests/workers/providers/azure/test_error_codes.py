@@ -5,7 +5,16 @@ from azure.core import exceptions as core
 
 from tests.workers.providers.error_tables import groups, listed, wrong
 from workers.providers.azure.errors import CODES, creating, translate
-from workers.providers.errors import NotReady, OutcomeUnknown, ProviderError, ProviderQuotaExceeded, Throttled
+from workers.providers.errors import (
+    InvalidSpec,
+    NotOffered,
+    NotPermitted,
+    NotReady,
+    OutcomeUnknown,
+    ProviderError,
+    ProviderQuotaExceeded,
+    Throttled,
+)
 
 
 def answered(code: str, status: int, message: str = "No.", *details: str) -> core.HttpResponseError:
@@ -64,3 +73,16 @@ def test_an_operation_that_is_not_allowed_may_mean_a_quota() -> None:
     exceeded = answered("OperationNotAllowed", 409, "exceeding approved Total Regional Cores quota")
     with pytest.raises(ProviderQuotaExceeded), creating("gpulease"):
         raise exceeded
+
+
+@pytest.mark.parametrize(
+    ("code", "message", "verdict"),
+    [
+        ("BadRequest", "… the feature 'Microsoft.Compute/UseStandardSecurityType' is registered.", NotPermitted),
+        ("BadRequest", "The body is not valid.", InvalidSpec),
+        ("InvalidParameter", "The VM size Standard_X is not available in the current region.", NotOffered),
+        ("InvalidParameter", "The value of parameter x is invalid.", InvalidSpec),
+    ],
+)
+def test_the_message_tells_one_cause_of_a_shared_code(code: str, message: str, verdict: type[ProviderError]) -> None:
+    assert type(translate(answered(code, 400, message), creating=True)) is verdict

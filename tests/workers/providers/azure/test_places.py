@@ -51,8 +51,8 @@ def offered(answer: Answer, *skus: dict[str, Any]) -> set[tuple[str, str, Market
     return {(one.type.name, one.zone, one.market) for one in provider(answer).offered(REGION)}
 
 
-def test_a_size_is_offered_in_each_of_its_zones_in_both_markets(answer: Answer) -> None:
-    expected = {(T4, zone, market) for zone in ("eastus-1", "eastus-2") for market in LISTED_MARKETS}
+def test_a_size_is_offered_in_each_of_its_zones_and_in_the_region_in_both_markets(answer: Answer) -> None:
+    expected = {(T4, zone, market) for zone in ("eastus-1", "eastus-2", "eastus") for market in LISTED_MARKETS}
     assert offered(answer, sku()) == expected
 
 
@@ -63,7 +63,7 @@ def test_a_size_without_zones_is_offered_in_the_region_as_a_whole(answer: Answer
 def test_what_is_closed_to_the_subscription_is_not_offered(answer: Answer) -> None:
     assert offered(answer, sku(restrictions=[closed("Location")])) == set()
     some = offered(answer, sku(restrictions=[closed("Zone", "1")]))
-    assert {zone for _, zone, _ in some} == {"eastus-2"}
+    assert {zone for _, zone, _ in some} == {"eastus-2", "eastus"}
 
 
 def test_a_size_whose_zones_are_all_closed_is_offered_in_the_region_as_a_whole(answer: Answer) -> None:

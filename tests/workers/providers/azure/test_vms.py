@@ -53,7 +53,14 @@ def view(*codes: str, message: str | None = None) -> dict[str, Any]:
         ("Succeeded", ["PowerState/unknown"], VmState.PENDING),
         ("Deleting", ["PowerState/running"], VmState.ENDING),
         ("Deleting", [], VmState.ENDING),
+        ("Creating", ["ProvisioningState/creating", "PowerState/stopped"], VmState.PENDING),
+        ("Creating", ["PowerState/deallocated"], VmState.PENDING),
+        ("Updating", ["PowerState/stopped"], VmState.PENDING),
         ("Failed", ["ProvisioningState/failed/AllocationFailed"], VmState.STOPPED),
+        ("Failed", ["ProvisioningState/failed/OSProvisioningClientError"], VmState.PENDING),
+        ("Failed", ["ProvisioningState/failed/VMExtensionProvisioningError"], VmState.PENDING),
+        ("Failed", ["ProvisioningState/failed/AllocationFailed", "PowerState/running"], VmState.RUNNING),
+        ("Failed", [], VmState.PENDING),
         ("Failed", ["ProvisioningState/failed/VMExtensionProvisioningError", "PowerState/running"], VmState.RUNNING),
         ("Failed", ["ProvisioningState/failed/InternalExecutionError", "PowerState/stopped"], VmState.STOPPED),
     ],
@@ -74,8 +81,10 @@ def test_provisioning_and_power_together_make_the_state(provisioning: str, codes
             "exceeding approved standardNCASv3_T4 Family Cores quota",
             errors.ProviderQuotaExceeded,
         ),
-        ("InternalExecutionError", "try again", None),
-        ("SomethingNew", "?", None),
+        ("InternalExecutionError", "try again", errors.Refused),
+        ("InternalOperationError", "try again", errors.Refused),
+        ("NetworkingInternalOperationError", "try again", errors.Refused),
+        ("InternalDiskManagementError", "try again", errors.Refused),
     ],
 )
 def test_a_vm_that_was_never_made_says_why(code: str, message: str, refusal: type[errors.Refused] | None) -> None:
@@ -85,12 +94,19 @@ def test_a_vm_that_was_never_made_says_why(code: str, message: str, refusal: typ
     assert not failed.interrupted
 
 
-def test_a_vm_that_ran_before_it_failed_was_no_refusal() -> None:
-    stopped = vms.from_document(
-        vm("Failed"), view("ProvisioningState/failed/AllocationFailed", "PowerState/deallocated")
-    )
-    assert stopped.state is VmState.STOPPED
-    assert stopped.refusal is None
+def test_a_refused_launch_that_also_shows_a_power_state_is_a_refusal_and_no_eviction() -> None:
+    spot = vm("Failed", priority="Spot", evictionPolicy="Deallocate")
+    stopped = vms.from_document(spot, view("ProvisioningState/failed/AllocationFailed", "PowerState/deallocated"))
+    assert (stopped.state, stopped.refusal) == (VmState.STOPPED, errors.InsufficientCapacity)
+    assert not stopped.interrupted
+    assert stopped.state_reason is not None
+    assert stopped.state_reason["code"] == "AllocationFailed"
+
+
+def test_a_spot_vm_that_is_being_created_is_not_evicted() -> None:
+    spot = vm("Creating", priority="Spot", evictionPolicy="Deallocate")
+    starting = vms.from_document(spot, view("PowerState/deallocated"))
+    assert (starting.state, starting.interrupted) == (VmState.PENDING, False)
 
 
 def test_identity_place_and_times_are_azures_own() -> None:
