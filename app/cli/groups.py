@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from app.cli.client import Api
     from app.cli.errors import Json
 
-group = typer.Typer(no_args_is_help=True, help="Groups of leases that start together: create, scale, release.")
+group = typer.Typer(no_args_is_help=True, help="Groups of leases that start together: create, scale, extend, release.")
 
 _PATH = "/v1/groups"
 _POLL_SECONDS = 2.0
@@ -171,6 +171,28 @@ def scale(
     """Change the size of a group. The last ranks join or leave."""
     api = session.api()
     session.answer(api.patch(_path(api, name), {"size": size}), group_views.group, group_views.sheet)
+
+
+@command(group, "extend")
+def extend(
+    session: Session,
+    name: Reference,
+    by: Annotated[
+        int | None,
+        typer.Argument(metavar="DURATION", parser=values.seconds, help="Time to add to the latest end, such as 4h."),
+    ] = None,
+    *,
+    until: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", parser=values.future, help="The new end: an RFC 3339 time, or 8h from now."),
+    ] = None,
+) -> None:
+    """Extend all members of a group, or none. Afterwards no member expires before the new end."""
+    if (by is None) == (until is None):
+        raise typer.BadParameter("give either DURATION, such as 4h, or --until TIME")
+    api = session.api()
+    body = {"extend_by_seconds": by} if by is not None else {"expires_at": until}
+    session.answer(api.post(f"{_path(api, name)}/extend", body), group_views.group, group_views.sheet)
 
 
 @command(group, "release")

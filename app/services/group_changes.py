@@ -1,5 +1,7 @@
-"""Changing a group: its size, and its end."""
+"""Changing a group: its size, its term, and its end."""
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from datetime import timedelta
 from decimal import Decimal
 from typing import Any
@@ -10,11 +12,12 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from app.db.events.events import NewEvent, append
 from app.db.groups import lists, writes
 from app.db.groups.members import NewMembers, insert_members, lock_members, member_name, template
-from app.db.leases import transitions
+from app.db.leases import statements, transitions
 from app.domain.event_parts import EventReason
 from app.domain.group_events import GroupReleasing, GroupResized
 from app.domain.groups import GroupState, Pool
 from app.domain.ids import GroupId, LeaseId, TenantId
+from app.domain.lease_actions import LaterExpiry
 from app.domain.leases import Desired
 from app.domain.reasons import Reason, ReasonCode
 from app.services import audit
@@ -25,7 +28,8 @@ from app.services.errors import Conflict, GroupEnding, QuotaExceeded, ResourceNo
 from app.services.group_creation import ACCOUNTABLE, NameConflict, check_member_names, name_conflicts
 from app.services.group_requests import check_growth
 from app.services.groups import group_key, read_group
-from app.services.lease_changes import released_by
+from app.services.idempotency import IdempotencyKey, Reply, repeatable
+from app.services.lease_changes import check_extension, move_expiry, recommit, released_by
 from app.services.offering_cache import CatalogueSnapshot, OfferingCache
 from app.services.preconditions import IfMatch
 from app.services.principal import Principal
@@ -78,6 +82,26 @@ class GroupChanges:
                 self._wake(released)
                 return group
         raise QuotaExceeded
+
+    @asynccontextmanager
+    async def extend(
+        self, principal: Principal, group_id: str, later: LaterExpiry, *, if_match: IfMatch, key: IdempotencyKey | None
+    ) -> AsyncIterator[Reply]:
+        """Extends all members, or none. Afterwards none of them expires before the new time.
+
+        A duration is added to the latest expiry of a member. Raises GroupEnding, and what `LeaseChanges.extend` raises.
+        """
+        extended: list[LeaseId] = []
+        async with (
+            self._context.database.transaction(principal.tenant_id) as connection,
+            repeatable(connection, key, 200) as reply,
+        ):
+            if not reply.replayed:
+                row = await _locked(connection, principal, group_id, if_match)
+                extended = await _extend(connection, principal, row, later)
+                reply.row = await read_group(connection, principal, row.id)
+            yield reply
+        self._wake(extended)
 
     async def release(self, principal: Principal, group_id: str, if_match: IfMatch) -> Any:
         """Ends the group and every member. A group that ends or has ended is answered as it is.
@@ -182,6 +206,28 @@ async def _grow(connection: AsyncConnection, principal: Principal, row: Any, siz
     )
     if not (await connection.execute(*insert_members(new))).all():
         raise TenantSuspended
+
+
+async def _extend(connection: AsyncConnection, principal: Principal, row: Any, later: LaterExpiry) -> list[LeaseId]:
+    """Returns the extended members: those that expire before the new time."""
+    running = () if row.desired == Desired.END else (await connection.execute(writes.running_members(row.id))).all()
+    if not running:
+        raise GroupEnding
+    await check_cost_owner(connection, principal, row.key_id)
+    named = [statements.named(member.id, principal.tenant_id) for member in sorted(running, key=lambda one: one.id)]
+    members = [(await connection.execute(statements.LOCK, one)).one() for one in named]
+    latest = max(member.expires_at for member in members)
+    until = later.after(latest)
+    earlier = [member for member in members if member.expires_at < until]
+    for member in earlier or members:
+        check_extension(member, later, until)
+    moved = [await move_expiry(connection, principal, member, until) for member in earlier]
+    for member in moved:
+        await recommit(connection, principal, member)
+    await connection.execute(writes.change(row.id, {}))
+    times = {"before": {"expires_at": latest}, "after": {"expires_at": max(latest, until)}}
+    await _record(connection, principal, row, "group.extend", **times)
+    return [LeaseId(member.id) for member in moved]
 
 
 async def _check_ranks(connection: AsyncConnection, row: Any, size: int) -> None:

@@ -201,15 +201,20 @@ async def _extend(
     row = await _locked(connection, principal, lease_id, if_match)
     await check_cost_owner(connection, principal, row.key_id)
     until = later.after(row.expires_at)
-    _check_extension(row, later, until)
+    check_extension(row, later, until)
     times = {"before": {"expires_at": row.expires_at}, "after": {"expires_at": until}}
     await record_lease(connection, principal, "lease.extend", row, **times)
+    row = await move_expiry(connection, principal, row, until)
+    await recommit(connection, principal, row)
+    return row
+
+
+async def move_expiry(connection: AsyncConnection, principal: Principal, row: Any, until: datetime) -> Any:
+    """Writes the later expiry of a locked lease, with its event. Call `recommit` after it."""
     event = NewEvent(LeaseExtended(expires_at=until), principal.request_id)
     # warnings that would have been due before the extension are not sent for the new end
     told = {"expiry_told_for": until, "expiry_told_seconds": int((until - row.as_of).total_seconds())}
-    row = await _written(connection, principal, row.id, event, {"expires_at": until, **told, **transitions.WAKE})
-    await recommit(connection, principal, row)
-    return row
+    return await _written(connection, principal, row.id, event, {"expires_at": until, **told, **transitions.WAKE})
 
 
 async def recommit(connection: AsyncConnection, principal: Principal, row: Any) -> None:
@@ -220,7 +225,8 @@ async def recommit(connection: AsyncConnection, principal: Principal, row: Any) 
         raise refusal or BudgetExceeded
 
 
-def _check_extension(row: Any, later: LaterExpiry, until: datetime) -> None:
+def check_extension(row: Any, later: LaterExpiry, until: datetime) -> None:
+    """Raises an error unless a lease, a row of statements.LOCK, can last until then."""
     latest = min(
         row.created_at + timedelta(seconds=row.max_total_seconds), row.as_of + timedelta(seconds=row.max_ttl_seconds)
     )

@@ -146,6 +146,7 @@ REQUESTS: Mapping[str, Prepare] = {
     "release_lease": of(Scene.lease),
     "create_group": group_for_tenant,
     "resize_group": of(Scene.group, "", {"size": 1}),
+    "extend_group": of(Scene.group, "/extend", {"extend_by_seconds": 3600}),
     "release_group": of(Scene.group),
     "keep_lease": of(Scene.lease, "/keep", {"seconds": 600}),
     "reboot_lease": of(Scene.lease, "/reboot"),

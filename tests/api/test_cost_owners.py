@@ -38,6 +38,7 @@ OF_OTHERS: dict[str, Call] = {
     "extend_lease": lambda by, on: by.post(f"{on.lease}/extend", json=HOUR),
     "update_lease": lambda by, on: by.patch(on.lease, json={"max_cost": "40.00"}),
     "keep_lease": lambda by, on: by.post(f"{on.lease}/keep", json={"seconds": 3600}),
+    "extend_group": lambda by, on: by.post(f"{on.group}/extend", json=HOUR),
     "resize_group": lambda by, on: by.patch(on.group, json={"size": 3}),
 }
 """Operations that raise the cost of a lease or group: allowed for what the key created itself."""
@@ -132,7 +133,14 @@ async def state(owner: Caller, stage: Stage) -> list[Any]:
     """What a refused call must leave as it was."""
     found = [(await owner.get(path)).json() for path in (stage.lease, stage.group, stage.budget)]
     lease, group, budget = found
-    shown = [lease["expires_at"], lease["max_cost"], lease["version"], group["size"], group["version"]]
+    shown = [
+        lease["expires_at"],
+        lease["max_cost"],
+        lease["version"],
+        group["size"],
+        group["expires_at"],
+        group["version"],
+    ]
     return [*shown, budget["amount"], (await owner.get(stage.keys)).json()["total_count"]]
 
 

@@ -370,3 +370,29 @@ async def test_a_group_grows_to_no_size_that_its_provider_cannot_place_together(
     answer = await alice.patch(f"/v1/groups/{group['id']}", json={"size": 201})
     assert (pointers(answer), answer.json()["limits"]) == ({"#/body/size"}, {"azure": 200})
     assert (await alice.patch(f"/v1/groups/{group['id']}", json={"size": 3})).status_code == 200
+
+
+async def test_all_members_are_extended_together_and_none_where_a_budget_has_no_room(alice: Caller) -> None:
+    group = await made(alice, size=3, lease={"market": "on_demand", "gpu": {"model": "A10G", "count": 1}})
+    path, [first, *_] = f"/v1/groups/{group['id']}", group["members"]
+    await alice.post(f"/v1/leases/{first['lease_id']}/extend", json={"extend_by_seconds": 600})
+    answer = await alice.post(f"{path}/extend", json={"extend_by_seconds": 3000}, headers={"Idempotency-Key": "x"})
+    assert answer.status_code == 200, answer.text
+    again = await alice.post(f"{path}/extend", json={"extend_by_seconds": 3000}, headers={"Idempotency-Key": "x"})
+    assert again.json() == answer.json()
+    leases = [(await alice.get(f"/v1/leases/{one['lease_id']}")).json() for one in group["members"]]
+    assert {lease["expires_at"] for lease in leases} == {answer.json()["expires_at"]}
+    assert answer.json()["version"] > group["version"]
+    earlier = await alice.post(f"{path}/extend", json={"expires_at": group["expires_at"]})
+    assert (earlier.status_code, earlier.json()["code"]) == (422, "not_later")
+    budget = {"scope": {"kind": "tenant"}, "period": "lifetime", "amount": "7.50", "when_exceeded": "refuse"}
+    await alice.post("/v1/budgets", json=budget)
+    refused = await alice.post(f"{path}/extend", json={"extend_by_seconds": 3600})
+    assert (refused.status_code, refused.json()["code"]) == (409, "budget_exceeded")
+    assert (await alice.get(path)).json()["expires_at"] == answer.json()["expires_at"]
+    assert {(await alice.get(f"/v1/leases/{one['id']}")).json()["expires_at"] for one in leases} == {
+        answer.json()["expires_at"]
+    }
+    await alice.delete(path)
+    ending = await alice.post(f"{path}/extend", json={"extend_by_seconds": 60})
+    assert (ending.status_code, ending.json()["code"]) == (409, "group_ending")

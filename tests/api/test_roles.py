@@ -37,6 +37,7 @@ LEAST_ROLE = {
     "list_groups": "viewer",
     "get_group": "viewer",
     "resize_group": "member",
+    "extend_group": "member",
     "release_group": "member",
     "list_group_events": "viewer",
     "list_group_hosts": "viewer",

@@ -104,6 +104,7 @@ BODIES: Mapping[str, Any] = {
     "resize_group": {"size": 1},
     "update_lease": {"name": "renamed", "labels": {"team": "speech"}, "expiry_warnings_seconds": [600]},
     "extend_lease": {"extend_by_seconds": 60},
+    "extend_group": {"extend_by_seconds": 60},
     "create_webhook": {
         "url": HOOK,
         "description": "ours",

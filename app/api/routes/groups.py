@@ -24,6 +24,7 @@ from app.api.schemas.groups import (
     new_group,
     summary_view,
 )
+from app.api.schemas.lease_bodies import LeaseExtension, later_expiry
 from app.domain.group_hosts import HostFormat
 from app.services.errors import FieldError, InvalidRequest
 from app.services.preconditions import list_tag, version_tag
@@ -74,6 +75,26 @@ async def resize_group(
 ) -> Response:
     """Change the size of a group. All additional members are admitted, or none."""
     return _answered(group_view(await services.group_changes.resize(principal, group_id, body.size, if_match)))
+
+
+@router.post("/v1/groups/{group_id}/extend", response_model=Group)
+async def extend_group(
+    request: Request,
+    group_id: str,
+    body: LeaseExtension,
+    principal: Member,
+    services: UseServices,
+    if_match: UseIfMatch,
+    key: IdempotencyHeader = None,
+) -> Response:
+    """Extend all members of a group, or none, by a duration or to a time.
+
+    A duration is added to the latest expiry of a member. Afterwards no member expires before the new time. The limits of
+    `POST /v1/leases/{id}/extend` hold for each member.
+    """
+    repeat = idempotency_key(request, principal, key, body)
+    call = services.group_changes.extend(principal, group_id, later_expiry(body), if_match=if_match, key=repeat)
+    return await respond(call, lambda group: group_view(group).model_dump_json().encode(), status=200)
 
 
 @router.delete("/v1/groups/{group_id}", status_code=202, response_model=Group)
