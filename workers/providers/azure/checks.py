@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from app.domain.account_checks import AccountCheck, CheckSubject
-from workers.providers.azure import listings, quotas, subnet_checks
+from workers.providers.azure import listings, quotas, registrations, subnet_checks
 from workers.providers.azure.clients import Group
 from workers.providers.azure.rights import JOIN_SUBNET, LIST_PERMISSIONS, RESERVATION_RIGHTS, RIGHTS, is_granted
 from workers.providers.azure.settings import AzureAccount
@@ -28,6 +28,7 @@ def of_account(provider: Provider, group: Group, account: AzureAccount) -> Itera
     except ProviderError as error:
         yield refused(CheckSubject.CREDENTIALS, "subscription", error, _CREDENTIALS)
         return
+    yield from registrations.check(group, account)
     yield from _check_rights(group)
     for subnet in dict.fromkeys(account.subnet_ids.values()):
         yield _check_join(group, subnet)

@@ -60,8 +60,10 @@ RESERVATION_RIGHTS = (
 
 LIST_PERMISSIONS = "Microsoft.Authorization/permissions/read"
 READ_NETWORK = "Microsoft.Network/virtualNetworks/read"
-CHECK_RIGHTS = (LIST_PERMISSIONS, READ_NETWORK)
-"""Only the check needs them. Without them, the check cannot show rights and subnets."""
+READ_PROVIDER = "Microsoft.Resources/subscriptions/providers/read"
+READ_FEATURE = "Microsoft.Features/providers/features/read"
+CHECK_RIGHTS = (LIST_PERMISSIONS, READ_NETWORK, READ_PROVIDER, READ_FEATURE)
+"""Only the check needs them. Without them, the check cannot show rights, subnets and registrations."""
 
 
 def is_granted(right: str, permissions: Iterable[Mapping[str, Any]]) -> bool:
