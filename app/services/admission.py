@@ -11,7 +11,6 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.db.core.compiled import Compiled
 from app.db.core.engine import fetch
-from app.db.groups.writes import share_tenant
 from app.db.leases import statements
 from app.db.tenancy import budgets as budget_statements
 from app.db.tenancy import commitments, quota_limits
@@ -48,8 +47,6 @@ class Needs:
     minimum: Amounts
     budgets: Mapping[str, Any]
     members: int = 1
-    again: bool = False
-    """An earlier try met another set of budgets. This one locks the tenant before it reads them."""
 
     @property
     def parameters(self) -> dict[str, Any]:
@@ -109,8 +106,6 @@ async def _room(
     connection: AsyncConnection, statement: Compiled, needs: Needs, more: Mapping[str, Any]
 ) -> Mapping[str, Any]:
     labels = orjson.dumps(needs.budgets["labels"]).decode()
-    if needs.again:
-        await connection.execute(share_tenant(needs.tenant_id))
     wanted = {"resources": list(needs.minimum), "amounts": list(needs.minimum.values())}
     [room] = await fetch(connection, statement, {**wanted, **needs.parameters, "labels": labels, **more})
     if room["outdated"] or room["due"]:

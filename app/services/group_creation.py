@@ -75,7 +75,6 @@ class GroupCreation:
                     yield reply
             except BudgetsChanged as changed:
                 await self._admission.roll_budgets(principal, tenant_id, due=changed.due)
-                needs = replace(needs, again=True)
             except NoRoom:
                 with about_lease():
                     ttl = new.lease.request.ttl_seconds
@@ -116,6 +115,7 @@ async def _create(
             await check_terms(connection, tenant_id, ttl)
             raise checked.refusal or no_offering(checked, operator=principal.is_operator)
         lease = await with_ssh_keys(connection, checked.new, tenant_id=tenant_id, key_id=principal.key_id)
+    await connection.execute(writes.share_tenant(tenant_id))  # its set of budgets then changes in no try
     claims = await reserve(connection, needs)
     with about_lease():
         await check_terms(connection, tenant_id, ttl)

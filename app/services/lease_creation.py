@@ -76,7 +76,6 @@ class LeaseCreation:
                 reply = await self._try(_Work(principal, checked, needs, lease_id), key, render)
             except BudgetsChanged as changed:
                 await self._admission.roll_budgets(principal, tenant_id, due=changed.due)
-                needs = replace(needs, again=True)
             except NoRoom:
                 await self._admission.make_room_or_refuse(principal, needs, new.request.ttl_seconds, key)
             except (_NameInUse, asyncpg.UniqueViolationError):
