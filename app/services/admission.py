@@ -145,7 +145,7 @@ class Admission:
             if short:
                 raise quota_exceeded(short, members=needs.members)
             wanted = budget_statements.asked_by_new(needs.parameters)
-            refusal = await budget_refusal(connection, wanted, within=principal.tenant_id)
+            refusal = await budget_refusal(connection, needs.tenant_id, wanted, within=principal.tenant_id)
             if refusal is not None:
                 raise refusal
             await connection.execute(*quota_statements.ensure_rows(needs.tenant_id, needs.minimum))

@@ -207,11 +207,17 @@ async def budget_needs(connection: AsyncConnection, asked: Bound[Any], *, within
 
 
 async def budget_refusal(
-    connection: AsyncConnection, asked: Bound[Any], *, within: str | None
+    connection: AsyncConnection, tenant_id: str, asked: Bound[Any], *, within: str | None
 ) -> BudgetExceeded | None:
-    """The refusal by the first budget without room for `asked`. None: all have room."""
-    needs = await budget_needs(connection, asked, within=within)
-    return next((_refusal(need) for need in needs if not need.fits), None)
+    """The refusal by the first budget without room for `asked`. None: all have room, or have it now.
+
+    What leases hold above what they may cost is returned before. The transaction must be committed, or tried again.
+    """
+    short = [need for need in await budget_needs(connection, asked, within=within) if not need.fits]
+    resources = [resource_of(need.budget_id) for need in short]
+    if resources and await connection.run_sync(commitments.return_excess, tenant_id, resources):
+        short = [need for need in await budget_needs(connection, asked, within=within) if not need.fits]
+    return _refusal(short[0]) if short else None
 
 
 def _refusal(need: BudgetNeed) -> BudgetExceeded:

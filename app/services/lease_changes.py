@@ -220,9 +220,14 @@ async def move_expiry(connection: AsyncConnection, principal: Principal, row: An
 async def recommit(connection: AsyncConnection, principal: Principal, row: Any) -> None:
     """Reserves what the changed lease now holds of budgets. The caller has locked the lease. Raises BudgetExceeded."""
     held = (await connection.execute(*quotas.recommit(row.tenant_id, row.id))).one()
-    if not held.fits:
-        refusal = await budget_refusal(connection, budgets.asked_by(row.id), within=principal.tenant_id)
-        raise refusal or BudgetExceeded
+    if held.fits:
+        return
+    asked = budgets.asked_by(row.id)
+    refusal = await budget_refusal(connection, row.tenant_id, asked, within=principal.tenant_id)
+    if refusal is not None:
+        raise refusal
+    if not (await connection.execute(*quotas.recommit(row.tenant_id, row.id))).one().fits:
+        raise BudgetExceeded
 
 
 def check_extension(row: Any, later: LaterExpiry, until: datetime) -> None:

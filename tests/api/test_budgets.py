@@ -255,6 +255,22 @@ async def test_a_key_has_few_budgets_and_those_of_keys_count_against_the_limit_o
         assert str(MOST) in refused.json()["detail"]
 
 
+async def test_what_leases_hold_above_what_they_may_cost_refuses_nothing(alice: Caller, fleet: Fleet) -> None:
+    """A waiting lease holds less the shorter its rest is, and no job has noticed."""
+    await made(alice, "2.1")
+    first = (await lease(alice)).json()["id"]
+    assert (await lease(alice)).status_code == 201
+    assert (await lease(alice, ttl_seconds=600)).status_code == 409
+    fleet.run("UPDATE lease SET expires_at = now() + interval '30 minutes' WHERE id = %s", first)
+    assert (await lease(alice, ttl_seconds=600)).status_code == 201
+    later = await alice.post(f"/v1/leases/{first}/extend", json={"extend_by_seconds": 600})
+    assert later.status_code == 200, later.text
+    fleet.run("UPDATE lease SET expires_at = now() + interval '10 minutes' WHERE id <> %s", first)
+    assert (await alice.post(f"/v1/leases/{first}/extend", json={"extend_by_seconds": 1800})).status_code == 200
+    refused = await alice.post(f"/v1/leases/{first}/extend", json={"extend_by_seconds": 3600})
+    assert refused.json()["code"] == "budget_exceeded"
+
+
 async def test_the_period_of_now_counts_although_nobody_rolled_the_budget(alice: Caller, fleet: Fleet) -> None:
     daily = await made(alice, "1.5", period="day")
     fleet.run("UPDATE quota SET spent = 1.5 WHERE resource LIKE 'budget:%%'")

@@ -50,6 +50,15 @@ budget = Table(
     comment="What it has spent and committed is its row of quota, with the resource budget:ID",
 )
 
+budget_turn = Table(
+    "budget_turn",
+    metadata,
+    Column("tenant_id", Id, ForeignKey("tenant.id"), primary_key=True),
+    Column("taken_at", Time, nullable=False),
+    Column("positions", Json, nullable=False, server_default=text("'{}'"), comment="where each lane goes on"),
+    comment="When the job last applied the budgets of a tenant",
+)
+
 quote = Table(
     "quote",
     metadata,

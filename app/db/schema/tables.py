@@ -1,7 +1,7 @@
 """Every table, by subject. Constraints make the forbidden impossible; see migrations for row-level security."""
 
 from app.db.schema.attempts import attempt, attempt_archive, attempt_price
-from app.db.schema.budgets import budget, quote
+from app.db.schema.budgets import budget, budget_turn, quote
 from app.db.schema.fleet import (
     account,
     account_check,
@@ -39,6 +39,7 @@ __all__ = [
     "audit",
     "bad_gpu",
     "budget",
+    "budget_turn",
     "cost_rollup",
     "event",
     "gpu_benchmark",

@@ -41,12 +41,9 @@ def resource(budgets: FromClause) -> ColumnElement[str]:
 
 
 _RESOURCE = resource(budget)
+_BASE: ColumnElement[Any] = literal_column(commitments.base_of("quota_claim.base", lease="lease", start="budget.period_started_at"))
 _COUNTED = (
-    select(
-        func.coalesce(func.sum(func.greatest(accrued(lease, func.now()) - quota_claim.c.base, _ZERO)), _ZERO).label(
-            "counted"
-        )
-    )
+    select(func.coalesce(func.sum(func.greatest(accrued(lease, func.now()) - _BASE, _ZERO)), _ZERO).label("counted"))
     .select_from(quota_claim.join(lease, lease.c.id == quota_claim.c.lease_id))
     .where(quota_claim.c.tenant_id == budget.c.tenant_id, quota_claim.c.resource == _RESOURCE)
     .correlate(budget)
@@ -139,15 +136,10 @@ def remove_counter(tenant_id: str, budget_id: str) -> Delete:
 
 # --- the job ----------------------------------------------------------------------------------------------
 
-_ROWS = WITH_AMOUNTS.subquery("shown")
-TO_TELL = select(_ROWS).where(
-    _ROWS.c.spent > _ZERO,
-    text(
-        """EXISTS (SELECT FROM jsonb_array_elements_text(shown.thresholds) t
-        WHERE CAST(t AS int) > shown.threshold_told AND shown.spent * 100 >= shown.amount * CAST(t AS int))"""
-    ),
-)
-"""Budgets with a threshold that is reached and has no event in this period."""
+
+def with_amounts(budget_ids: list[str]) -> AnySelect:
+    """Budgets with their amounts, in the order of their ids."""
+    return WITH_AMOUNTS.where(budget.c.id.in_(budget_ids)).order_by(budget.c.id)
 
 
 def told(budget_id: str, threshold: int, *, before: int, since: datetime) -> Update:
@@ -161,19 +153,12 @@ def told(budget_id: str, threshold: int, *, before: int, since: datetime) -> Upd
     )
 
 
-TO_END = (
-    select(budget.c.id)
-    .select_from(budget.join(quota, (quota.c.tenant_id == budget.c.tenant_id) & (quota.c.resource == _RESOURCE)))
-    .where(budget.c.when_exceeded == "end", quota.c.used + quota.c.spent > budget.c.amount)
-    .order_by(budget.c.id)
-)
-"""(id) of budgets whose leases end until what they hold fits."""
-
 _HOLDERS = text(
     f"""
     SELECT l.id AS lease_id, {commitments.PRESENT_RATE} AS rate_per_hour, c.amount AS committed, l.desired = 'end' AS ending,
-        {commitments.stored(f"greatest({commitments.ACCRUED} - c.base, 0)")} AS counted
+        {commitments.stored(f"greatest({commitments.ACCRUED} - {commitments.base_of('c.base')}, 0)")} AS counted
     FROM quota_claim c JOIN lease l ON l.id = c.lease_id
+    JOIN budget b ON b.tenant_id = c.tenant_id AND {commitments.RESOURCE} = c.resource
     WHERE c.tenant_id = :tenant_id AND c.resource = :resource AND {commitments.LIVE}
     """
 )
@@ -208,7 +193,7 @@ _FOR_NEW = text(
 )
 _FOR_LEASE = text(
     f"""
-    WITH {commitments.held_by("l.id = :lease_id", rate=commitments.PRESENT_RATE, base=f"coalesce(c.base, {commitments.BASE_NOW})")}
+    WITH {commitments.held_by("l.id = :lease_id", rate=commitments.PRESENT_RATE, joining=commitments.BASE_NOW)}
     SELECT substr(w.resource, {len(PREFIX) + 1}) AS id, w.amount - coalesce(c.amount, 0) AS asked
     FROM budgeted w LEFT JOIN quota_claim c ON c.lease_id = w.lease_id AND c.resource = w.resource
     """

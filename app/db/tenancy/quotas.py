@@ -105,7 +105,8 @@ _RESERVE = f"""
     wanted AS ({{wanted}} SELECT lease_id, resource, amount FROM budgeted),
     held AS (SELECT lease_id, resource, amount, base FROM quota_claim WHERE lease_id = ANY({_LEASES}){{these}}),
     left_to AS (
-        SELECT h.resource, sum(round(greatest({{accrued}} - h.base, 0), 6)) AS amount FROM held h JOIN lease l ON l.id = h.lease_id
+        SELECT h.resource, sum(round(greatest({{accrued}} - {{base}}, 0), 6)) AS amount FROM held h JOIN lease l ON l.id = h.lease_id
+            JOIN budget b ON b.tenant_id = l.tenant_id AND {commitments.RESOURCE} = h.resource
         WHERE h.resource LIKE 'budget:%' AND NOT EXISTS (
             SELECT FROM budgeted b WHERE b.lease_id = h.lease_id AND b.resource = h.resource) GROUP BY 1),
     change AS (
@@ -130,9 +131,14 @@ _LEAVES = ", spent = q.spent + coalesce((SELECT t.amount FROM left_to t WHERE t.
 
 
 def _reserving(*, rate: str, wanted: str, these: str) -> TextClause:
-    base = f"coalesce(c.base, {commitments.BASE_NOW})"
-    held_by = commitments.held_by(f"l.id = ANY({_LEASES})", rate=rate, base=base)
-    names = {"held_by": held_by, "wanted": wanted, "these": these, "accrued": commitments.ACCRUED}
+    held_by = commitments.held_by(f"l.id = ANY({_LEASES})", rate=rate, joining=commitments.BASE_NOW)
+    names = {
+        "held_by": held_by,
+        "wanted": wanted,
+        "these": these,
+        "accrued": commitments.ACCRUED,
+        "base": commitments.base_of("h.base"),
+    }
     return text(_RESERVE.format(tenant=":tenant_id", spent=_LEAVES, current="TRUE", **names)).bindparams(
         bindparam("tenant_id", type_=Id)
     )
@@ -147,12 +153,16 @@ _RELEASE = text(
     WITH locked AS (
         SELECT q.resource FROM quota q JOIN quota_claim c ON c.tenant_id = q.tenant_id AND c.resource = q.resource
         WHERE c.lease_id = :lease_id ORDER BY q.resource FOR UPDATE OF q),
-    cost AS (SELECT {commitments.ACCRUED} AS amount FROM lease l WHERE l.id = :lease_id AND l.ended_at IS NOT NULL),
+    cost AS (
+        SELECT c.resource, greatest({commitments.ACCRUED} - {commitments.base_of("c.base")}, 0) AS amount
+        FROM quota_claim c JOIN lease l ON l.id = c.lease_id
+        JOIN budget b ON b.tenant_id = c.tenant_id AND {commitments.RESOURCE} = c.resource
+        WHERE c.lease_id = :lease_id AND l.ended_at IS NOT NULL),
     gone AS (
         DELETE FROM quota_claim WHERE lease_id = :lease_id AND (SELECT count(*) FROM locked) > 0
-        RETURNING tenant_id, resource, amount, base)
-    UPDATE quota q SET used = greatest(q.used - gone.amount, 0), spent = q.spent + CASE
-        WHEN q.resource LIKE 'budget:%' THEN coalesce((SELECT greatest(cost.amount - gone.base, 0) FROM cost), 0) ELSE 0 END
+        RETURNING tenant_id, resource, amount)
+    UPDATE quota q SET used = greatest(q.used - gone.amount, 0),
+        spent = q.spent + coalesce((SELECT cost.amount FROM cost WHERE cost.resource = q.resource), 0)
     FROM gone WHERE q.tenant_id = gone.tenant_id AND q.resource = gone.resource
     """
 )

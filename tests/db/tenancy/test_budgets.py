@@ -6,6 +6,7 @@ from decimal import Decimal
 from types import SimpleNamespace
 from typing import Any, cast
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlalchemy import Row, insert, select, text
@@ -13,9 +14,10 @@ from sqlalchemy import Row, insert, select, text
 from app.db.schema.tables import attempt, attempt_price, budget, event, lease, quota, quota_claim
 from app.db.tenancy import budgets, commitments, quotas
 from app.db.tenancy.quotas import NewCommitment
-from app.domain.budgets import Period, Spending, commitment, resource_of
+from app.domain.budgets import Holder, Period, Spending, commitment, resource_of, to_release
 from app.domain.ids import LeaseId, TenantId
 from tests.db.store import Store, ago, together
+from workers.jobs import budgets as job_of_budgets
 from workers.jobs.budgets import apply_budgets
 from workers.runtime import Runtime
 
@@ -83,8 +85,13 @@ END = text(
 )
 
 
-def job(store: Store) -> int:
-    return apply_budgets(cast(Runtime, SimpleNamespace(database=store.database)), "", "")
+def job(store: Store, *, failures: int = 0) -> int:
+    """One run of the job, in which so many parts of tenants' turns fail."""
+    failed: list[Any] = []
+    metrics = SimpleNamespace(job_failed=lambda *about: failed.append(about))
+    count = apply_budgets(cast(Runtime, SimpleNamespace(database=store.database, metrics=metrics)), "", "")
+    assert len(failed) == failures, failed
+    return count
 
 
 money = st.decimals(min_value=0, max_value=1000, places=6)
@@ -285,9 +292,17 @@ def test_a_new_period_counts_from_its_start(store: Store) -> None:
             price_source="history",
         )
     )
+    midnight = "date_trunc('day', now() AT TIME ZONE 'UTC') AT TIME ZONE 'UTC'"
+    store.write(
+        lease,
+        long,
+        created_at=ago("30 hours"),
+        cost_closed=text(f"2 * extract(epoch FROM {midnight} - interval '1 hour' - rate_since) / 3600"),
+        rate_per_hour=Decimal(3),
+        rate_since=text(f"{midnight} - interval '1 hour'"),
+    )
     end(store, short)
     store.write(budget, daily, period_started_at=ago("3 days"), period_ends_at=ago("1 day"), threshold_told=80)
-    assert store.all(commitments.DUE) == [(tenant,)]
     with store.database.begin() as connection:
         assert commitments.roll(connection, tenant) == 1
         assert commitments.roll(connection, tenant) == 0
@@ -408,6 +423,60 @@ def test_each_threshold_is_told_once_a_period(store: Store) -> None:
     assert told()[3:] == [(50, "51.00")]
 
 
+def ended_period(store: Store, budget_id: str) -> None:
+    """Nobody has rolled the budget of a day since it ended at midnight."""
+    midnight = "date_trunc('day', now() AT TIME ZONE 'UTC') AT TIME ZONE 'UTC'"
+    store.write(
+        budget, budget_id, period_started_at=text(f"{midnight} - interval '1 day'"), period_ends_at=text(midnight)
+    )
+
+
+def thresholds_of(store: Store, budget_id: str) -> list[tuple[int, str]]:
+    rows = store.all(select(event).where(event.c.type == "budget.threshold").order_by(event.c.row_id))
+    return [(row.data["threshold"], row.data["spent"]) for row in rows if row.data["budget_id"] == budget_id]
+
+
+def test_a_period_that_ended_unseen_tells_of_the_thresholds_that_it_reached(store: Store) -> None:
+    tenant = room(store)
+    daily = store.budget(tenant, "100", period="day", when_exceeded="notify")
+    store.run(quota.update().where(quota.c.resource == resource_of(daily)).values(spent=85))
+    ended_period(store, daily)
+    with store.database.begin() as connection:
+        assert commitments.roll(connection, tenant) == 1
+    assert thresholds_of(store, daily) == [(50, "85.00"), (80, "85.00")]
+    assert job(store) == 0
+    assert len(thresholds_of(store, daily)) == 2
+
+
+def test_what_a_lease_costs_before_and_after_the_period_reaches_none_of_its_thresholds(store: Store) -> None:
+    tenant = room(store)
+    daily = store.budget(tenant, "100", period="day", when_exceeded="notify", thresholds=[20, 23, 25])
+    lease_id = store.admit(tenant, ONE, at("1", ttl=timedelta(days=3)))
+    assert lease_id is not None
+    run(store, lease_id, "1", "3 days")
+    store.write(lease, lease_id, created_at=ago("4 days"))
+    ended_period(store, daily)
+    with store.database.begin() as connection:
+        assert commitments.roll(connection, tenant) == 1
+    assert thresholds_of(store, daily) == [(20, "24.00"), (23, "24.00")]
+
+
+def test_each_day_that_ended_unseen_tells_of_its_own_thresholds(store: Store) -> None:
+    """Nobody was there for two days, on each of which a lease cost 24 USD."""
+    tenant = room(store)
+    daily = store.budget(tenant, "100", period="day", when_exceeded="notify", thresholds=[20, 50])
+    lease_id = store.admit(tenant, ONE, at("1", ttl=timedelta(days=9)))
+    assert lease_id is not None
+    run(store, lease_id, "1", "5 days")
+    store.write(lease, lease_id, created_at=ago("6 days"))
+    midnight = "date_trunc('day', now() AT TIME ZONE 'UTC') AT TIME ZONE 'UTC'"
+    ended = {"period_started_at": text(f"{midnight} - interval '2 days'")}
+    store.write(budget, daily, **ended, period_ends_at=text(f"{midnight} - interval '1 day'"))
+    with store.database.begin() as connection:
+        assert commitments.roll(connection, tenant) == 1
+    assert thresholds_of(store, daily) == [(20, "24.00"), (20, "24.00")]
+
+
 def test_an_exceeded_budget_ends_the_most_expensive_leases_until_it_fits(store: Store) -> None:
     tenant = room(store)
     budget_id = store.budget(tenant, "10", when_exceeded="end")
@@ -439,3 +508,128 @@ def test_a_hold_keeps_every_lease(store: Store) -> None:
     assert job(store) == 0
     store.run(text("UPDATE installation SET hold = NULL"))
     assert job(store) == 1
+
+
+def test_no_lease_ends_for_what_others_hold_too_much(store: Store) -> None:
+    """One price fell by less than a hundredth, and another one rose: together they fit by a little."""
+    tenant = room(store)
+    budget_id = store.budget(tenant, "1000", when_exceeded="end")
+    first, second = (store.admit(tenant, ONE, at("498")) for _ in "ab")
+    assert first is not None
+    assert second is not None
+    store.write(lease, first, minimum_rate=Decimal("493.767"), expires_at=text("now() + interval '1 hour'"))
+    store.write(lease, second, minimum_rate=Decimal("505.47"), expires_at=text("now() + interval '1 hour'"))
+    job(store)
+    assert {row.desired for row in store.rows(lease)} == {"run"}
+    assert counter(store, budget_id).used <= 1000
+
+
+@settings(max_examples=20)
+@given(rates=st.lists(st.tuples(st.integers(1, 60), st.decimals("0.9", "1.1", places=4)), min_size=1, max_size=6))
+def test_the_job_ends_what_the_rule_ends_on_fresh_facts(store: Store, rates: list[tuple[int, Decimal]]) -> None:
+    """Prices move up and down by up to a tenth, less than what the job leaves alone and more."""
+    tenant = room(store)
+    budget_id = store.budget(tenant, str(sum(rate for rate, _ in rates)), when_exceeded="end")
+    moved = {}
+    for rate, by in rates:
+        lease_id = store.admit(tenant, ONE, at(str(rate)))
+        assert lease_id is not None
+        moved[lease_id] = rate * by
+    for lease_id, rate in moved.items():
+        store.write(lease, lease_id, minimum_rate=rate, expires_at=text("now() + interval '1 hour'"))
+    job(store)
+    holders = [
+        Holder(lease_id=lease_id, rate_per_hour=rate, counted=Decimal(0), committed=rate, ending=False)
+        for lease_id, rate in moved.items()
+    ]
+    amount = shown(store, budget_id).amount
+    ended = {row.id for row in store.rows(lease) if row.tenant_id == tenant and row.desired == "end"}
+    if abs(sum(moved.values()) - amount) > CENT:  # the clock went on since the leases were written
+        assert ended == set(to_release(holders, spent=Decimal(0), amount=amount))
+    store.run(lease.update().where(lease.c.tenant_id == tenant).values(desired="end", state="releasing"))
+
+
+# --- one poisoned tenant ----------------------------------------------------------------------------------
+
+
+def exceed(store: Store, tenant: TenantId) -> LeaseId:
+    """A lease of the tenant whose price rises above its budget."""
+    store.budget(tenant, "10", when_exceeded="end")
+    lease_id = store.admit(tenant, ONE, at("5"))
+    assert lease_id is not None
+    store.write(lease, lease_id, minimum_rate=Decimal(50))
+    return lease_id
+
+
+def test_what_fails_for_one_tenant_is_done_for_the_others(store: Store) -> None:
+    broken, other = room(store), room(store)
+    budget_id = store.budget(broken, "10")
+    assert store.admit(broken, ONE, at("5")) is not None
+    lease_id = exceed(store, other)
+    store.write(budget, budget_id, thresholds=["x"])
+    store.run(quota.update().where(quota.c.resource == resource_of(budget_id)).values(spent=1))
+    assert job(store, failures=1) > 0
+    assert store.row(lease, lease_id).desired == "end"
+
+
+def test_leases_of_one_tenant_that_always_cost_more_than_they_hold_delay_no_other(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """More work than one run, every run: leases that a cloud does not terminate are billed beyond their end."""
+    monkeypatch.setattr(job_of_budgets, "_PAIRS", 12)
+    monkeypatch.setattr(job_of_budgets, "_BATCHES", 1)
+    stuck, other = room(store), room(store)
+    store.budget(stuck, "1", when_exceeded="notify")
+    for _ in range(6):
+        lease_id = store.admit(stuck, ONE, at("1"))
+        assert lease_id is not None
+        run(store, lease_id, "100", "1 hour")
+        store.write(lease, lease_id, expires_at=ago("1 minute"))
+    price_rises = exceed(store, other)
+    job(store)
+    assert store.row(lease, price_rises).desired == "end"
+
+
+def test_a_tenants_lanes_reach_every_lease(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two leases a run: overdue ones are in every run, and yet the others have their turn."""
+    monkeypatch.setattr(job_of_budgets, "_PAIRS", 12)
+    monkeypatch.setattr(job_of_budgets, "_BATCHES", 1)
+    tenant = room(store)
+    store.budget(tenant, "1000", when_exceeded="notify")
+    leases = [store.admit(tenant, ONE, at("1")) for _ in range(9)]
+    for lease_id in leases[:4]:
+        assert lease_id is not None
+        run(store, lease_id, "100", "1 hour")
+        store.write(lease, lease_id, expires_at=ago("1 minute"))
+    for _ in range(2):
+        job(store)
+    for lease_id in leases[4:]:
+        assert lease_id is not None
+        store.write(lease, lease_id, minimum_rate=Decimal(2))
+    for _ in range(6):
+        job(store)
+    held = {row.lease_id: row.amount for row in store.rows(quota_claim) if row.resource != "gpus"}
+    assert all(held[lease_id] > Decimal("1.9") for lease_id in leases if lease_id is not None)
+
+
+def test_a_tenant_with_many_leases_begins_a_period_in_batches(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(commitments, "_AT_ONCE", 2)
+    tenant = room(store)
+    daily = store.budget(tenant, "1000", period="day")
+    leases = [store.admit(tenant, ONE, at("1", ttl=timedelta(days=2))) for _ in range(4)]
+    first = leases[0]
+    assert first is not None
+    run(store, first, "1", "20 hours")
+    store.write(lease, first, created_at=ago("3 days"), rate_since=ago("2 days"))
+    ended_period(store, daily)
+    before = counter(store, daily).used
+    with store.database.begin() as connection:
+        assert commitments.roll(connection, tenant) == 1
+    assert counter(store, daily).used == before
+    today = _hours_of_today(store)
+    assert abs(shown(store, daily).spent - today) < CENT, "only what the new period costs is spent"
+    job(store)
+    held = claim(store, daily, first)
+    assert held is not None
+    assert abs(held.base - (48 - today)) < CENT
+    assert store.all(quotas.RECOUNT) == []
