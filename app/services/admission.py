@@ -18,13 +18,16 @@ from app.db.tenancy import quotas as quota_statements
 from app.domain.ids import LeaseId, TenantId
 from app.domain.quotas import Amounts, Shortage, shortages
 from app.services.acting_tenant import wrong_tenant
-from app.services.budgets import budget_refusal
+from app.services.budget_refusals import budget_refusal
 from app.services.context import ServiceContext
 from app.services.errors import FieldError, TenantSuspended, TermExceeded
 from app.services.idempotency import IdempotencyKey, replay
 from app.services.lease_refusals import quota_exceeded
 from app.services.principal import Principal
 from app.services.request_checks import CheckedRequest
+
+CHANGED_MEANWHILE = "The quota or the budgets of the tenant changed during each try. Nothing is stored: send it again."
+"""Why a request is given up that was tried a few times, and that nothing refuses."""
 
 
 class NoRoom(Exception):

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from decimal import Decimal
 from functools import partial
 from typing import Any
@@ -12,7 +11,6 @@ from sqlalchemy import RowMapping, func, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.db.core.ids import new_id
-from app.db.core.prepared import Bound
 from app.db.tenancy import budgets as statements
 from app.db.tenancy import commitments
 from app.domain.budgets import (
@@ -36,7 +34,7 @@ from app.services.acting_tenant import whose
 from app.services.context import ServiceContext
 from app.services.cost_owners import check_limits_of_keys
 from app.services.cursors import PageRequest, RowPage, cut, last_id
-from app.services.errors import BudgetExceeded, Conflict, FieldError, Forbidden, InvalidRequest, ResourceNotFound
+from app.services.errors import Conflict, FieldError, Forbidden, InvalidRequest, ResourceNotFound
 from app.services.idempotency import Created, IdempotencyKey, Stored, replay, store
 from app.services.preconditions import IfMatch
 from app.services.principal import Principal
@@ -170,65 +168,6 @@ async def add_budget(
     row = await _read(connection, principal, budget_id)
     await _record(connection, principal, "budget.create", row, after=_audited(row))
     return row
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BudgetNeed:
-    """What a lease would hold besides of a budget that counts it and refuses. Amounts are USD."""
-
-    budget_id: str
-    amount: Decimal
-    spent: Decimal
-    committed: Decimal
-    asked: Decimal
-    resets_at: datetime | None
-
-    @property
-    def fits(self) -> bool:
-        """Whether the budget has room."""
-        return self.asked <= 0 or self.spent + self.committed + self.asked <= self.amount
-
-
-async def budget_needs(connection: AsyncConnection, asked: Bound[Any], *, within: str | None) -> tuple[BudgetNeed, ...]:
-    """What `asked`, a statement of (id, asked), would hold of each budget that refuses."""
-    wanted = {row.id: row.asked for row in (await connection.execute(*asked)).all()}
-    rows = (await connection.execute(statements.of_ids(list(wanted), within=within))).all() if wanted else ()
-    return tuple(
-        BudgetNeed(
-            budget_id=row.id,
-            amount=row.amount,
-            spent=row.spent,
-            committed=row.committed,
-            asked=wanted[row.id],
-            resets_at=row.period_ends_at,
-        )
-        for row in rows
-    )
-
-
-async def budget_refusal(
-    connection: AsyncConnection, tenant_id: str, asked: Bound[Any], *, within: str | None
-) -> BudgetExceeded | None:
-    """The refusal by the first budget without room for `asked`. None: all have room, or have it now.
-
-    What leases hold above what they may cost is returned before. The transaction must be committed, or tried again.
-    """
-    short = [need for need in await budget_needs(connection, asked, within=within) if not need.fits]
-    resources = [resource_of(need.budget_id) for need in short]
-    if resources and await connection.run_sync(commitments.return_excess, tenant_id, resources):
-        short = [need for need in await budget_needs(connection, asked, within=within) if not need.fits]
-    return _refusal(short[0]) if short else None
-
-
-def _refusal(need: BudgetNeed) -> BudgetExceeded:
-    amounts = {"budget": need.amount, "spent": need.spent, "committed": need.committed, "asked": need.asked}
-    texts = {name: format_money(amount) for name, amount in amounts.items()}
-    resets_at = None if need.resets_at is None else need.resets_at.isoformat().replace("+00:00", "Z")
-    detail = (
-        f"Budget exceeded: {texts['asked']} USD asked, and of {texts['budget']} USD {texts['spent']} are spent and "
-        f"{texts['committed']} committed."
-    )
-    return BudgetExceeded(detail, extra={"budget_id": need.budget_id, **texts, "resets_at": resets_at})
 
 
 async def _check_scope(connection: AsyncConnection, tenant_id: str, scope: Scope) -> None:

@@ -21,10 +21,22 @@ from app.domain.lease_actions import LaterExpiry
 from app.domain.leases import Desired
 from app.domain.reasons import Reason, ReasonCode
 from app.services import audit
-from app.services.admission import Admission, BudgetsChanged, Needs, NoRoom, budget_parameters, reserve
+from app.services.admission import (
+    CHANGED_MEANWHILE,
+    Admission,
+    BudgetsChanged,
+    Needs,
+    NoRoom,
+    budget_parameters,
+    reserve,
+)
 from app.services.context import ServiceContext
+<<<<<<< HEAD
 from app.services.cost_owners import check_cost_owner
 from app.services.errors import Conflict, GroupEnding, QuotaExceeded, ResourceNotFound, TenantSuspended
+=======
+from app.services.errors import Conflict, GroupEnding, ResourceNotFound, TenantSuspended
+>>>>>>> fd81f489 (budgets: refusals have a module, and a create that others disturb is a conflict)
 from app.services.group_creation import ACCOUNTABLE, NameConflict, check_member_names, name_conflicts
 from app.services.group_requests import check_growth
 from app.services.groups import group_key, read_group
@@ -81,7 +93,7 @@ class GroupChanges:
             else:
                 self._wake(released)
                 return group
-        raise QuotaExceeded
+        raise Conflict(CHANGED_MEANWHILE, retryable=True, headers={"Retry-After": "1"})
 
     @asynccontextmanager
     async def extend(

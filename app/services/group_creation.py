@@ -21,9 +21,18 @@ from app.domain.rates import rate_at
 from app.domain.ssh_keys import describe as describe_ssh_key
 from app.services import audit
 from app.services.acting_tenant import whose
-from app.services.admission import Admission, BudgetsChanged, Needs, NoRoom, check_terms, needs_of, reserve
+from app.services.admission import (
+    CHANGED_MEANWHILE,
+    Admission,
+    BudgetsChanged,
+    Needs,
+    NoRoom,
+    check_terms,
+    needs_of,
+    reserve,
+)
 from app.services.context import ServiceContext
-from app.services.errors import Conflict, FieldError, NameTaken, QuotaExceeded
+from app.services.errors import Conflict, FieldError, NameTaken
 from app.services.group_requests import CreateGroup, about_lease, check_group
 from app.services.groups import read_group
 from app.services.idempotency import IdempotencyKey, Reply, repeatable, replay
@@ -83,7 +92,7 @@ class GroupCreation:
                 await self._refuse_name(principal, tenant_id, new, key)
             else:
                 return
-        raise QuotaExceeded
+        raise Conflict(CHANGED_MEANWHILE, retryable=True, headers={"Retry-After": "1"})
 
     async def _refuse_name(
         self, principal: Principal, tenant_id: TenantId, new: CreateGroup, key: IdempotencyKey | None

@@ -22,7 +22,7 @@ from app.domain.leases import TERMINAL, Desired, LeaseState
 from app.domain.money import format_money
 from app.domain.reasons import Origin, Reason, ReasonCode
 from app.services.audit import record_lease
-from app.services.budgets import budget_refusal
+from app.services.budget_refusals import budget_refusal
 from app.services.context import ServiceContext
 from app.services.cost_owners import check_cost_owner
 from app.services.errors import (

@@ -21,13 +21,22 @@ from app.domain.ids import LeaseId, TenantId
 from app.domain.rates import Rate, rate_at
 from app.domain.ssh_keys import describe as describe_ssh_key
 from app.services.acting_tenant import whose
-from app.services.admission import Admission, BudgetsChanged, Needs, NoRoom, admit_lease, check_terms, needs_of
+from app.services.admission import (
+    CHANGED_MEANWHILE,
+    Admission,
+    BudgetsChanged,
+    Needs,
+    NoRoom,
+    admit_lease,
+    check_terms,
+    needs_of,
+)
 from app.services.audit import record_lease
 from app.services.context import ServiceContext
 from app.services.errors import (
+    Conflict,
     FieldError,
     NameTaken,
-    QuotaExceeded,
 )
 from app.services.idempotency import IdempotencyKey, Reply, repeatable, replay
 from app.services.lease_refusals import no_offering
@@ -84,7 +93,7 @@ class LeaseCreation:
                 if not reply.replayed:
                     self._context.hints.wake(lease_id)
                 return reply
-        raise QuotaExceeded
+        raise Conflict(CHANGED_MEANWHILE, retryable=True, headers={"Retry-After": "1"})
 
     async def _try(self, work: "_Work", key: IdempotencyKey | None, render: Callable[[Any], bytes]) -> Reply:
         async with self._context.database.transaction(work.principal.tenant_id) as connection:

@@ -18,7 +18,7 @@ from app.domain.placement import Excluded
 from app.domain.rates import Rate, disk_gib_at, rate_at
 from app.services.acting_tenant import whose
 from app.services.admission import check_terms, needs_of
-from app.services.budgets import BudgetNeed, budget_needs
+from app.services.budget_refusals import BudgetNeed, budget_needs
 from app.services.context import ServiceContext
 from app.services.lease_creation import check_name
 from app.services.lease_requests import CreateLease

@@ -30,7 +30,8 @@ def upgrade() -> None:
     )
     op.execute("ALTER TABLE budget_turn ENABLE ROW LEVEL SECURITY")
     op.execute("ALTER TABLE budget_turn FORCE ROW LEVEL SECURITY")
-    mine = "(tenant_id = current_setting('gpulease.tenant') OR current_setting('gpulease.tenant') = '*')"
+    tenant = "(SELECT current_setting('gpulease.tenant', true))"
+    mine = f"(tenant_id = {tenant} OR {tenant} = '*')"
     op.execute(f"CREATE POLICY tenant ON budget_turn TO {API} USING {mine} WITH CHECK {mine}")
     op.execute(f"CREATE POLICY worker ON budget_turn TO {WORKER} USING (true) WITH CHECK (true)")
     op.execute(f"GRANT SELECT ON budget_turn TO {API}")

@@ -16,6 +16,7 @@ LONGEST_FUNCTION = 40
 LONGER: Mapping[str, str] = {
     "app/agent/gpulease_agent.py": "a VM gets it as one file, and reads it without the rest of gpulease",
     "app/api/routes/offerings.py": "the models of one page of offerings and of a plan stand beside it",
+    "app/db/tenancy/commitments.py": "the rule of one claim, and each statement that applies it",
     "app/services/errors.py": "one class for each error code",
     "app/domain/events.py": "one class for each type of event",
     "app/settings/settings.py": "one setting after the other",

@@ -27,7 +27,7 @@ from app.domain.placement import Exclusion
 from app.domain.quotas import JsonAmount, json_amount, json_limit
 from app.domain.rates import CostScope
 from app.domain.reservations import Reservation
-from app.services.budgets import BudgetNeed
+from app.services.budget_refusals import BudgetNeed
 from app.services.container import Services
 from app.services.lease_refusals import exclusion_detail
 from app.services.offerings import AvailabilityStatus, OfferingFilter, OfferingSort, availability, price_per_gpu

@@ -71,8 +71,8 @@ _EVERY = text(
     f"SELECT l.id, l.id AS position, '' AS again FROM lease l WHERE {_OF_TENANT} AND l.id > :after ORDER BY l.id LIMIT :most"
 )
 
-LANES = {"changed": (_CHANGED, "-infinity "), "overdue": (_OVERDUE, ""), "every": (_EVERY, "")}
-"""Statement and first position. `changed`: leases that somebody has written since. `overdue`: leases that are billed
+LANES = {"changed": "-infinity ", "overdue": "", "every": ""}
+"""The first position of each. `changed`: leases that somebody has written since. `overdue`: leases that are billed
 beyond their end, which always cost more than they hold. `every`: all, in turn, since a lease that waits holds too much
 and one may have been missed. None of them waits for another one."""
 
@@ -83,8 +83,12 @@ def leases(lane: str, tenant_id: str, after: str | None, most: int) -> Bound[Any
     A transaction that is open while the lane passes is missed. The lane `changed` therefore looks at the last five
     seconds again, and `every` finds what is older.
     """
-    statement, first = LANES[lane]
-    return Bound(statement, {"tenant_id": tenant_id, "after": first if after is None else after, "most": most})
+    parameters = {"tenant_id": tenant_id, "after": LANES[lane] if after is None else after, "most": most}
+    if lane == "changed":
+        return Bound(_CHANGED, parameters)
+    if lane == "overdue":
+        return Bound(_OVERDUE, parameters)
+    return Bound(_EVERY, parameters)
 
 
 # --- budgets ----------------------------------------------------------------------------------------------
