@@ -31,12 +31,8 @@ from app.services.admission import (
     reserve,
 )
 from app.services.context import ServiceContext
-<<<<<<< HEAD
 from app.services.cost_owners import check_cost_owner
-from app.services.errors import Conflict, GroupEnding, QuotaExceeded, ResourceNotFound, TenantSuspended
-=======
 from app.services.errors import Conflict, GroupEnding, ResourceNotFound, TenantSuspended
->>>>>>> fd81f489 (budgets: refusals have a module, and a create that others disturb is a conflict)
 from app.services.group_creation import ACCOUNTABLE, NameConflict, check_member_names, name_conflicts
 from app.services.group_requests import check_growth
 from app.services.groups import group_key, read_group

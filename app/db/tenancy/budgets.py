@@ -41,7 +41,9 @@ def resource(budgets: FromClause) -> ColumnElement[str]:
 
 
 _RESOURCE = resource(budget)
-_BASE: ColumnElement[Any] = literal_column(commitments.base_of("quota_claim.base", lease="lease", start="budget.period_started_at"))
+_BASE: ColumnElement[Any] = literal_column(
+    commitments.base_of("quota_claim.base", lease="lease", start="budget.period_started_at")
+)
 _COUNTED = (
     select(func.coalesce(func.sum(func.greatest(accrued(lease, func.now()) - _BASE, _ZERO)), _ZERO).label("counted"))
     .select_from(quota_claim.join(lease, lease.c.id == quota_claim.c.lease_id))
