@@ -47,7 +47,7 @@ def test_the_simulated_cloud_knows_the_same_facts(kind: InstanceType) -> None:
 
 def test_prices_are_plausible_per_gpu() -> None:
     ranges = {
-        "L4": (0.3, 3),
+        "L4": (0.3, 2.2),
         "RTX PRO 6000": (1, 10),
         "A100": (1.2, 7),
         "H100": (2, 16),
