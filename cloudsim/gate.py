@@ -28,7 +28,7 @@ class Dropped(Response):
 class Verdict:
     """How a call goes on: at once with `fault` None or an error to answer, or dropped.
 
-    `change`: a fault that changes what a launch does.
+    `change`: a fault that changes what the call does.
     """
 
     fault: Fault | None = None
@@ -54,7 +54,7 @@ class Gate:
         match fault.mode:
             case FaultMode.ERROR | FaultMode.THROTTLE:
                 return Verdict(fault=fault)
-            case FaultMode.PARTIAL | FaultMode.SHUFFLE | FaultMode.FAIL_AFTER:
+            case FaultMode.PARTIAL | FaultMode.SHUFFLE | FaultMode.FAIL_AFTER | FaultMode.INCOMPLETE:
                 return Verdict(change=fault)
             case FaultMode.LOSE_REPLY:
                 return Verdict(drop_after=True)

@@ -38,6 +38,8 @@ class Settings(BaseModel):
     """GiB of all volumes that EC2 allows in a region; None: no limit."""
     page_token_seconds: NonNegativeFloat = Field(3_600.0, le=YEAR_SECONDS)
     """How long the token of the next page of a list is good for."""
+    update_seconds: NonNegativeFloat = Field(0.05, le=YEAR_SECONDS)
+    """How long Azure shows a VM as `Updating` after an update."""
     shutdown_seconds: NonNegativeFloat = Field(0.2, le=YEAR_SECONDS)
     """From `shutting-down` to `terminated`."""
     cleanup_seconds: NonNegativeFloat = Field(0.2, le=YEAR_SECONDS)
@@ -76,6 +78,7 @@ PROFILES: dict[ProfileName, Settings] = {
         list_lag_seconds=1.0,
         operation_lag_seconds=1.0,
         resource_lag_seconds=10.0,
+        update_seconds=2.0,
         shutdown_seconds=5.0,
         cleanup_seconds=2.0,
         terminated_visible_seconds=3600.0,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from cloudsim.arm.facts import PROVIDER
-from cloudsim.world import Resource, ResourceKind, Vm, VmState, World
+from cloudsim.world import Fault, Resource, ResourceKind, Vm, VmState, World
 
 Document = dict[str, Any]
 COMPUTE, NETWORK = "Microsoft.Compute", "Microsoft.Network"
@@ -44,6 +44,8 @@ class Call:
     query: Mapping[str, str]
     headers: Mapping[str, str]
     body: Document
+    change: Fault | None = None
+    """A fault that changes what the call does."""
 
     @property
     def now(self) -> float:

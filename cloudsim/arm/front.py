@@ -68,7 +68,7 @@ class ArmFront:
             return Dropped()
         if verdict.fault is not None:
             raise _fault_error(verdict.fault)
-        answer = self._work(request, operation, body)
+        answer = self._work(request, operation, body, verdict.change)
         return Dropped() if verdict.drop_after else _response(answer)
 
     def _authenticate(self, request: Request) -> None:
@@ -77,7 +77,7 @@ class ArmFront:
         if not header.startswith(_BEARER) or not token or token in self._credentials.bad:
             raise ArmError("InvalidAuthenticationToken", "The access token is invalid.")
 
-    def _work(self, request: Request, operation: Operation, body: dict[str, Any]) -> Answer:
+    def _work(self, request: Request, operation: Operation, body: dict[str, Any], change: Fault | None) -> Answer:
         subscription = request.path_params["subscription"].lower()
         now = self.world.advance()
         if self.world.settings.rate_limits:
@@ -93,6 +93,7 @@ class ArmFront:
             query={name.lower(): value for name, value in request.query_params.items()},
             headers=request.headers,
             body=body,
+            change=change,
         )
         check(call, operation.name)
         subscriptions.check(call, operation.path, operation.method)

@@ -11,7 +11,16 @@ from cloudsim.arm.errors import ArmError, locked, not_found
 from cloudsim.arm.facts import PROVIDER, QUOTA_NAMES
 from cloudsim.arm.images import drives
 from cloudsim.arm.paging import paged
-from cloudsim.world import CapacityExhausted, Order, QuotaExceeded, ReservationFull, ReservationUnusable, Vm, VmState
+from cloudsim.world import (
+    CapacityExhausted,
+    FaultMode,
+    Order,
+    QuotaExceeded,
+    ReservationFull,
+    ReservationUnusable,
+    Vm,
+    VmState,
+)
 
 RETRY_SECONDS = "10"
 
@@ -87,8 +96,17 @@ def update(call: Call) -> Answer:
     if set(call.body) != {"tags"}:
         raise ArmError("InvalidParameter", "Only tags can be changed here.")
     wanted = orders.check_tags(call.body["tags"])
+    vm.spec["updated_until"] = call.now + call.world.settings.update_seconds
+    vm.spec["update_failure"] = _failure_afterwards(call)
     call.world.retag(vm, {key: None for key in vm.tags if key not in wanted} | wanted)
     return Answer(views.virtual_machine(call.world, vm), 200, _operation(call, vm))
+
+
+def _failure_afterwards(call: Call) -> str | None:
+    """The code with which an accepted update fails. None: it succeeds, which also ends an earlier failure."""
+    if call.change is None or call.change.mode is not FaultMode.FAIL_AFTER:
+        return None
+    return call.change.code or "InternalOperationError"
 
 
 def delete(call: Call) -> Answer:
@@ -122,7 +140,8 @@ def in_group(call: Call) -> Answer:
 def in_subscription(call: Call) -> Answer:
     """A page of the subscription's VMs, or of their statuses."""
     if call.query.get("statusonly") == "true":
-        return paged(call, call.vms(), lambda vm: views.status_only(call.world, vm))
+        lacks_power = call.change is not None and call.change.mode is FaultMode.INCOMPLETE
+        return paged(call, call.vms(), lambda vm: views.status_only(call.world, vm, lacks_power=lacks_power))
     return paged(call, call.vms(), lambda vm: views.virtual_machine(call.world, vm))
 
 

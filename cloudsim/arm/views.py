@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 from cloudsim.arm.call import TYPES, VMS, Document
 from cloudsim.arm.subscriptions import READ_ONLY, STOPPED_BY_STATE
-from cloudsim.world import Resource, ResourceKind, Vm, VmState, World
+from cloudsim.world import Market, Resource, ResourceKind, Vm, VmState, World
 
 FAILURES = {
     "AllocationFailed": "Allocation failed. We do not have sufficient capacity for the requested VM size in this region.",
@@ -32,7 +32,7 @@ def vm_id(vm: Vm) -> str:
 
 
 def provisioning_state(world: World, vm: Vm) -> str:
-    """A VM counts as being created until its agent has reported."""
+    """A VM counts as being created until its agent has reported. A failed update does not stop it."""
     if _is_stopped_with_its_subscription(world, vm):
         return "Failed"
     match vm.state:
@@ -43,7 +43,13 @@ def provisioning_state(world: World, vm: Vm) -> str:
         case VmState.DEALLOCATED:
             return "Succeeded"
         case _:
-            return "Succeeded" if vm.is_ready(world.now) else "Creating"
+            return _after_update(world, vm) if vm.is_ready(world.now) else "Creating"
+
+
+def _after_update(world: World, vm: Vm) -> str:
+    if world.now < vm.spec.get("updated_until", 0.0):
+        return "Updating"
+    return "Failed" if vm.spec.get("update_failure") else "Succeeded"
 
 
 def _is_stopped_with_its_subscription(world: World, vm: Vm) -> bool:
@@ -71,9 +77,10 @@ def virtual_machine(world: World, vm: Vm, *, view: bool = False) -> Document:
     return shown | zones | identity
 
 
-def status_only(world: World, vm: Vm) -> Document:
-    """As the listing with `statusOnly` answers it: no tags."""
-    view = {"statuses": instance_view(world, vm)["statuses"]}
+def status_only(world: World, vm: Vm, *, lacks_power: bool) -> Document:
+    """As the listing with `statusOnly` answers it: no tags, and in rare situations no power state."""
+    statuses = instance_view(world, vm)["statuses"]
+    view = {"statuses": [one for one in statuses if not (lacks_power and one["code"].startswith("PowerState/"))]}
     return {**_head(vm), "properties": {"vmId": vm.id, "instanceView": view}}
 
 
@@ -133,8 +140,16 @@ def _statuses(world: World, vm: Vm) -> list[Document]:
     }
     if vm.boot_failure is not None:
         return [provisioning]
-    power = "deallocating" if vm.is_deallocating else _POWER[vm.state]
-    return [provisioning, _power(power)]
+    if state == "Failed":
+        provisioning = _failed(vm.spec["update_failure"], vm.spec["updated_until"])
+    return [provisioning, _power(_power_state(world, vm))]
+
+
+def _power_state(world: World, vm: Vm) -> str:
+    """A VM that is being created shows for a moment that it does not run (Azure docs, "States and billing")."""
+    if vm.state is VmState.PENDING and world.now < (vm.launched_at + vm.running_at) / 2:
+        return "deallocated" if vm.market is Market.SPOT else "stopped"
+    return "deallocating" if vm.is_deallocating else _POWER[vm.state]
 
 
 def _failed(code: str, at: float) -> Document:

@@ -18,6 +18,9 @@ class FaultMode(StrEnum):
     """What happens to a call. `error`, `throttle` and `hang` keep the work from being done.
 
     `fail_after` concerns launches at Compute Engine: the VM is made, and its operation ends with the code of an error.
+    It also concerns updates of VMs at Azure: the VM runs on and shows the failure until the next update succeeds.
+
+    `incomplete` concerns listings of VM statuses at Azure: the answer lacks the power states.
 
     `partial` and `shuffle` concern launches of several VMs: only `count` of them start, or the answer lists them in
     another order. Other calls are done as usual.
@@ -31,6 +34,7 @@ class FaultMode(StrEnum):
     PARTIAL = "partial"
     SHUFFLE = "shuffle"
     FAIL_AFTER = "fail_after"
+    INCOMPLETE = "incomplete"
 
 
 @dataclass(slots=True, kw_only=True)

@@ -25,6 +25,7 @@ LONGER: Mapping[str, str] = {
     "app/db/fleet/inventory.py": "statements that observe many VMs at once; SQL is long",
     "app/db/leases/attempts.py": "the three kinds of writers of an attempt stand side by side",
     "workers/providers/types.py": "the types that every adapter takes and returns stand together",
+    "workers/providers/azure/errors.py": "the whole table of Azure's codes, and the rules for reading it",
     "app/domain/lifecycle.py": "the protocol's decisions, read as a whole",
     "cloudsim/world/core.py": "the one state of all simulated clouds",
     "workers/observation/inventory.py": "one cycle of observation, in the order in which it happens",

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from app.db.operations import brakes
+from app.domain.ids import LeaseId
 from app.local.waiting import wait_until
 from app.settings import load_settings
 from cloudsim.testing import Control
@@ -222,6 +223,76 @@ def test_a_vm_that_is_missing_for_a_moment_keeps_its_lease(start: Callable[..., 
     fleet.make_due(lease_id)
     fleet.step()
     assert fleet.lease(lease_id).state == "active"
+
+
+@pytest.mark.parametrize("market", ["on_demand", "spot"])
+def test_a_vm_that_shows_as_stopped_while_azure_creates_it_is_not_ended(
+    start: Callable[..., Fleet], market: str
+) -> None:
+    fleet = start(launch_timeout=60.0, boot_timeout=60.0)
+    fleet.sim.settings(boot_seconds=40.0)
+    lease_id = fleet.create(**WISH, market=market)
+    fleet.drive(lambda: [one.state for one in fleet.attempts(lease_id)] == ["known"])
+    (vm,) = fleet.vms()
+    for _ in range(3):
+        fleet.observe()
+        fleet.make_due(lease_id)
+        fleet.step()
+        assert [one.vm_state for one in fleet.attempts(lease_id)] == ["pending"]
+        fleet.let_pass(1.0)
+    assert fleet.drive_to(lease_id, "active", "failed", seconds=300).state == "active"
+    assert [(one["id"], one["state"]) for one in fleet.vms()] == [(vm["id"], "running")]
+    assert fleet.cooling() == []
+
+
+def failed_while_it_runs(fleet: Fleet) -> LeaseId:
+    """An active lease whose VM is Failed at Azure, because an update failed."""
+    lease_id = fleet.active(**WISH)
+    fleet.sim.fault("VirtualMachines.Update", "fail_after", provider="azure")
+    fleet.extend(lease_id, 600)
+    fleet.make_due(lease_id)
+    fleet.drive(lambda: fleet.sim.faults() == [])
+    fleet.let_pass(1.0)
+    return lease_id
+
+
+def test_a_failed_vm_that_one_listing_shows_without_its_power_state_keeps_its_lease(fleet: Fleet) -> None:
+    lease_id = failed_while_it_runs(fleet)
+    fleet.sim.fault("VirtualMachines.ListAll", "incomplete", provider="azure", times=None)
+    fleet.observe()
+    assert fleet.attempts(lease_id)[0].vm_state == "stopped"
+    fleet.let_pass(1.0)
+    fleet.make_due(lease_id)
+    fleet.step()
+    (attempt,) = fleet.attempts(lease_id)
+    assert (fleet.lease(lease_id).state, attempt.vm_state) == ("active", "running"), "a direct read shows that it runs"
+    fleet.sim.clear_faults()
+    fleet.extend(lease_id, 600)
+    fleet.make_due(lease_id)
+    fleet.step()
+    fleet.let_pass(1.0)
+    fleet.observe()
+    assert (fleet.lease(lease_id).state, len(fleet.vms())) == ("active", 1), "the next update has succeeded"
+
+
+def test_a_vm_that_is_stopped_in_one_answer_and_missing_in_the_next_counts_as_missing(
+    start: Callable[..., Fleet],
+) -> None:
+    """It may appear again for as long as any other VM that is not there."""
+    fleet = start(settle_gap_seconds=120.0)
+    lease_id = failed_while_it_runs(fleet)
+    fleet.sim.fault("VirtualMachines.ListAll", "incomplete", provider="azure", times=None)
+    fleet.observe()
+    (vm,) = fleet.vms()
+    fleet.sim.stop(vm["id"], provider="azure")
+    fleet.wait_for(lambda: fleet.vms() == [])
+    assert fleet.attempts(lease_id)[0].vm_state == "stopped"
+    fleet.let_pass(31.0)
+    fleet.make_due(lease_id)
+    fleet.step()
+    assert (fleet.lease(lease_id).state, fleet.attempts(lease_id)[0].vm_state) == ("active", "absent")
+    ended = fleet.drive_to(lease_id, "released", "failed", seconds=600)
+    assert (ended.reason["code"], fleet.used()) == ("instance_lost", {})
 
 
 def test_a_vm_that_went_unseen_is_not_billed_until_its_lease_was_released(fleet: Fleet) -> None:

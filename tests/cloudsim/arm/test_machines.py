@@ -20,8 +20,10 @@ def codes(arm: Arm) -> list[str]:
 def test_a_vm_comes_up_in_steps(arm: Arm, clock: ManualClock) -> None:
     made = arm.launch()
     assert made["properties"]["provisioningState"] == "Creating"
+    assert codes(arm) == ["ProvisioningState/creating", "PowerState/stopped"]
+    clock.forward(0.2)
     assert codes(arm) == ["ProvisioningState/creating", "PowerState/starting"]
-    clock.forward(0.5)
+    clock.forward(0.3)
     assert codes(arm) == ["ProvisioningState/creating", "PowerState/running"]
     view = arm.get(VIEW)["properties"]["instanceView"]
     assert view["vmAgent"]["statuses"][0]["displayStatus"] == "Not Ready"
@@ -30,6 +32,45 @@ def test_a_vm_comes_up_in_steps(arm: Arm, clock: ManualClock) -> None:
     assert ready["provisioningState"] == "Succeeded"
     assert ready["instanceView"]["vmAgent"]["statuses"][0]["displayStatus"] == "Ready"
     assert ready["vmId"] == made["properties"]["vmId"]
+
+
+def test_a_spot_vm_shows_for_a_moment_that_it_is_deallocated(arm: Arm) -> None:
+    spot = body()
+    spot["properties"] |= {"priority": "Spot", "evictionPolicy": "Deallocate"}
+    assert arm.call("PUT", VM, spot, **CREATE).status_code == 201
+    assert codes(arm) == ["ProvisioningState/creating", "PowerState/deallocated"]
+
+
+def test_an_update_takes_a_moment_and_its_failure_stays_until_the_next_one(
+    arm: Arm, sim: Control, clock: ManualClock
+) -> None:
+    arm.launch()
+    clock.forward(2)
+    sim.fault("VirtualMachines.Update", "fail_after", **AZURE)
+    assert arm.call("PATCH", VM, {"tags": {"a": "b"}}).json()["properties"]["provisioningState"] == "Updating"
+    assert codes(arm) == ["ProvisioningState/updating", "PowerState/running"]
+    clock.forward(1)
+    assert arm.get(VM)["properties"]["provisioningState"] == "Failed"
+    assert codes(arm) == ["ProvisioningState/failed/InternalOperationError", "PowerState/running"]
+    assert arm.call("PATCH", VM, {"tags": {}}).status_code == 200
+    clock.forward(1)
+    assert codes(arm) == ["ProvisioningState/succeeded", "PowerState/running"]
+
+
+def test_a_listing_of_statuses_lacks_power_states_on_request(arm: Arm, sim: Control, clock: ManualClock) -> None:
+    arm.launch()
+    clock.forward(2)
+    listing = f"/subscriptions/{SUBSCRIPTION}/providers/Microsoft.Compute/virtualMachines"
+    sim.fault("VirtualMachines.ListAll", "incomplete", **AZURE)
+    shown = [
+        [
+            status["code"]
+            for vm in arm.items(f"{listing}?statusOnly=true&api-version=2026-04-01")
+            for status in vm["properties"]["instanceView"]["statuses"]
+        ]
+        for _ in range(2)
+    ]
+    assert shown == [["ProvisioningState/succeeded"], ["ProvisioningState/succeeded", "PowerState/running"]]
 
 
 def test_custom_data_is_never_shown_again(arm: Arm) -> None:
@@ -234,7 +275,7 @@ def test_a_listing_of_statuses_has_no_tags_and_all_others_no_statuses(arm: Arm) 
     root = f"/subscriptions/{SUBSCRIPTION}/providers/Microsoft.Compute"
     (status,) = arm.items(f"{root}/virtualMachines?statusOnly=true&api-version=2026-04-01")
     assert "tags" not in status
-    assert status["properties"]["instanceView"]["statuses"][1]["code"] == "PowerState/starting"
+    assert status["properties"]["instanceView"]["statuses"][1]["code"] == "PowerState/stopped"
     for path in (
         "Microsoft.Compute/virtualMachines",
         f"{root}/virtualMachines",
