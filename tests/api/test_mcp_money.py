@@ -38,6 +38,34 @@ async def test_a_key_with_a_budget_leases_until_the_budget_is_committed(operator
     assert (budget["amount"], budget["period"], budget["when_exceeded"]) == ("5.00", "lifetime", "end")
 
 
+async def test_answers_about_a_lease_have_the_budgets_of_its_creator(operator: Caller) -> None:
+    """Whose key asks does not matter: an extension of the lease counts in the budgets of the lease."""
+    tenant = await new_tenant(operator, "agents", gpus=100)
+    keys = f"/v1/tenants/{tenant.tenant_id}/keys"
+    creator = (await tenant.post(keys, json={"name": "creator", "role": "member", "budget": "2.00"})).json()
+    caller = (await tenant.post(keys, json={"name": "caller", "role": "member", "budget": "1.00"})).json()
+    scope = {"kind": "label", "label": "team:vision"}
+    await tenant.post("/v1/budgets", json={"scope": scope, "period": "lifetime", "amount": "1.50"})
+    async with agent(Caller(tenant.app, creator["secret"], tenant.tenant_id)) as client:
+        plain = (await call(client, "create_lease", **ONE_A10G, name="plain"))["lease"]
+        with_label = {"name": "with-label", "labels": {"team": "vision"}, "max_cost": "0.50"}
+        labelled = (await call(client, "create_lease", **ONE_A10G, **with_label))["lease"]
+    budgets = {item["id"]: item for item in (await tenant.get("/v1/budgets")).json()["items"]}
+    left = {item["scope"]["key_id"] or item["scope"]["label"]: item["available"] for item in budgets.values()}
+    for secret in (caller["secret"], tenant.key):
+        async with agent(Caller(tenant.app, secret, tenant.tenant_id)) as client:
+            shown = await call(client, "show_lease", lease=plain["id"])
+            listed = await call(client, "list_leases")
+        assert shown["remaining_budget"]["scope"] == f"key {creator['id']}"
+        least = {lease["id"]: lease["budget_available"] for lease in listed["leases"]}
+        assert least == {
+            plain["id"]: left[creator["id"]],
+            labelled["id"]: min(left["team:vision"], left[creator["id"]]),
+        }
+        own = None if secret == tenant.key else f"key {caller['id']}"
+        assert (listed["remaining_budget"] or {}).get("scope") == own
+
+
 async def test_a_quote_becomes_a_lease_that_costs_no_more(alice: Caller) -> None:
     async with agent(alice) as client:
         quote = await call(client, "quote", **ONE_A10G)

@@ -78,6 +78,7 @@ def a_lease(number: int = 1, **changes: Any) -> Json:
         "connection": None,
         "interruption": None,
         "labels": {},
+        "key_id": "key_01",
         "attempts_count": 0,
         "cost": {"accrued": "0.00", "rate_per_hour": None, "as_of": "2026-06-01T10:00:00Z", **ALL_PARTS},
         "estimate": {"price_per_hour": "21.96", "price_for_term": "175.68", **ALL_PARTS},

@@ -4,7 +4,7 @@ import asyncio
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -20,7 +20,7 @@ from app.cli.config import Endpoint
 from app.cli.mcp.arguments import LeaseArguments
 from app.cli.mcp.command import address
 from app.cli.mcp.remaining import tightest
-from app.cli.mcp.server import local_server
+from app.cli.mcp.server import NO_LABELS, local_server
 from app.local.ports import free_port
 from tests.cli.conftest import Cli
 from tests.cli.fake_api import ACTIVE, BOOTING, PLACE, TENANT_ID, TENANT_KEY, FakeApi, Json, a_lease, problem
@@ -98,9 +98,9 @@ def test_labels_of_the_server_go_over_those_of_the_agent() -> None:
 
 
 @asynccontextmanager
-async def agent(api: FakeApi) -> AsyncIterator[Client]:
+async def agent(api: FakeApi, labels: Mapping[str, str] = NO_LABELS) -> AsyncIterator[Client]:
     with Api(Endpoint(api.url, TENANT_KEY), note=lambda _: None, pause=lambda _: None) as connected:
-        async with Client(local_server(connected), mode="legacy") as client:
+        async with Client(local_server(connected, labels), mode="legacy") as client:
             yield client
 
 
@@ -166,6 +166,15 @@ async def test_every_answer_has_the_remaining_budget_and_those_about_leases_thei
     (costs,) = budgeted.calls("GET", "/v1/costs")
     assert costs.query["from"] == ["2026-11-01T00:00:00Z"]
     assert costs.query["group_by"] == ["tenant,label:team"]
+
+
+async def test_labels_of_the_server_count_where_no_lease_is_named(budgeted: FakeApi) -> None:
+    budgeted.documents["GET", "/v1/costs"] = COSTS
+    budgeted.add(a_lease(1, key_id="key_99"), ACTIVE)
+    async with agent(budgeted, {"team": "vision"}) as client:
+        answers = [await call(client, tool) for tool in ("list_leases", "costs", "budgets")]
+    assert [answer["remaining_budget"]["id"] for answer in answers] == ["budget_03"] * 3
+    assert [lease["budget_available"] for lease in answers[0]["leases"]] == ["0.50"]
 
 
 async def test_a_budget_that_refuses_a_lease_is_explained(budgeted: FakeApi) -> None:

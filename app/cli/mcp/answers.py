@@ -41,7 +41,10 @@ class Answer(BaseModel):
 
     remaining_budget: Annotated[
         Budget | None,
-        Field(description="The matching budget with the least money available. Null: no budget limits this key."),
+        Field(
+            description="Of the budgets that count the lease, the one with the least money available. Without a lease, of "
+            "those that count a new lease of this key. Null: there is no such budget."
+        ),
     ] = None
 
 
@@ -60,6 +63,10 @@ class Lease(BaseModel):
     cost_so_far: str | None = None
     price_per_hour: Annotated[str | None, Field(description="The present rate. Null: not billed now.")] = None
     max_cost: Annotated[str | None, Field(description="The spend cap. Null: none.")] = None
+    budget_available: Annotated[
+        str | None,
+        Field(description="What the tightest budget that counts this lease has available. Null: no budget counts it."),
+    ] = None
     gpus: str | None = None
     provider: str | None = None
     region: str | None = None
@@ -72,8 +79,8 @@ class Lease(BaseModel):
     labels: dict[str, str] = {}
 
     @classmethod
-    def of(cls, item: Json) -> Self:
-        """From the API's document."""
+    def of(cls, item: Json, budget: Budget | None) -> Self:
+        """From the API's document. `budget`: the tightest one that counts the lease."""
         place = item.get("placement") or {}
         end = item.get("ends_at") or item["expires_at"]
         return cls(
@@ -86,6 +93,7 @@ class Lease(BaseModel):
             cost_so_far=at(item, "cost.accrued"),
             price_per_hour=at(item, "cost.rate_per_hour"),
             max_cost=item.get("max_cost"),
+            budget_available=None if budget is None else budget.available,
             gpus=gpus(place),
             **{name: place.get(name) for name in ("provider", "region", "instance_type", "market")},
             ssh_command=at(item, "connection.ssh_command"),

@@ -1,4 +1,4 @@
-"""Which budget limits a key most."""
+"""Which budget limits a lease most."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from decimal import Decimal
@@ -24,25 +24,26 @@ def all_budgets(api: "Api") -> list[Json]:
         raise
 
 
-def tightest(items: Iterable[Json], me: Json, labels: Mapping[str, str]) -> Json | None:
-    """The budget with the least money available among those that count leases of this key with these labels.
+def tightest(items: Iterable[Json], owner: Json, labels: Mapping[str, str]) -> Json | None:
+    """The budget with the least money available among those that count leases of the owner's key with these labels.
 
-    A budget that only notifies counts when no other one matches.
+    `owner` has `key_id` and `tenant_id`: a lease, or GET /v1/me for a lease to create. A budget that only notifies
+    counts when no other one matches.
     """
-    matching = list(_matching(items, me, labels))
+    matching = list(_matching(items, owner, labels))
     binding = [item for item in matching if item["when_exceeded"] != "notify"]
     return min(binding or matching, key=lambda item: Decimal(item["available"]), default=None)
 
 
-def _matching(items: Iterable[Json], me: Json, labels: Mapping[str, str]) -> Iterator[Json]:
+def _matching(items: Iterable[Json], owner: Json, labels: Mapping[str, str]) -> Iterator[Json]:
     own = {f"{name}:{value}" for name, value in labels.items()}
     for item in items:
         scope = item["scope"]
         counts = {
             "tenant": True,
-            "key": scope.get("key_id") == me["key_id"],
+            "key": scope.get("key_id") == owner["key_id"],
             "label": scope.get("label") in own,
         }.get(scope["kind"], False)
-        owner = item.get("tenant_id") or at(item, "scope.tenant_id")
-        if counts and owner == me["tenant_id"]:
+        tenant_id = item.get("tenant_id") or at(item, "scope.tenant_id")
+        if counts and tenant_id == owner["tenant_id"]:
             yield item

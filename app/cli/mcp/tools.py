@@ -1,6 +1,6 @@
 """The tools: each is one or two calls of the REST API with the caller's key."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -53,7 +53,7 @@ class Tools:
             request = request.with_labels(self.labels)
             document = api.post(f"{PATH}/plan", request.body())
             found = PlanAnswer.fields_of(document, request.ttl_seconds)
-            return PlanAnswer(**found, remaining_budget=_remaining(api, request.labels))
+            return PlanAnswer(**found, remaining_budget=_left_for_new(api, request.labels))
 
     def quote(self, request: LeaseArguments) -> QuoteAnswer:
         """Get a price for a lease that holds for 15 minutes. Creates no lease and costs nothing."""
@@ -63,7 +63,7 @@ class Tools:
             prices = {name: document[name] for name in ("total", "valid_until")}
             prices["price_per_hour"] = document["rate_per_hour"]
             found = PlanAnswer.fields_of(document["plan"], request.ttl_seconds)
-            remaining = _remaining(api, request.labels)
+            remaining = _left_for_new(api, request.labels)
             return QuoteAnswer(**found, **prices, quote_id=document["id"], remaining_budget=remaining)
 
     def create_lease(
@@ -80,9 +80,9 @@ class Tools:
         A repeated call with the same arguments returns the same lease as long as it has not ended.
         """
         with self.connect() as api:
-            me = api.get("/v1/me")
+            key_id = api.get("/v1/me")["key_id"]
             body = request.with_labels(self.labels).body() | ({} if quote_id is None else {"quote_id": quote_id})
-            return _answer(api, self.creation.create(api, body, me["key_id"]), me)
+            return _answer(api, self.creation.create(api, body, key_id))
 
     def list_leases(
         self,
@@ -94,8 +94,12 @@ class Tools:
         with self.connect() as api:
             params = {"state": None if include_ended else ["!terminal"], "label": label}
             page = api.page(PATH, params, limit=_MOST_LEASES)
-            found = [Lease.of(item) for item in page["items"]]
-            return LeasesAnswer(leases=found, more=bool(page.get("next_cursor")), remaining_budget=_remaining(api))
+            items = all_budgets(api)
+            return LeasesAnswer(
+                leases=[Lease.of(item, _left_for(items, item)) for item in page["items"]],
+                more=bool(page.get("next_cursor")),
+                remaining_budget=_tightest(items, api.get("/v1/me"), self.labels),
+            )
 
     def show_lease(
         self,
@@ -149,26 +153,35 @@ class Tools:
                 lines=[CostLine.model_validate(item) for item in page["items"]],
                 total=None if total is None else CostLine.model_validate(total),
                 more=bool(page.get("next_cursor")),
-                remaining_budget=_remaining(api),
+                remaining_budget=_left_for_new(api, self.labels),
             )
 
     def budgets(self) -> BudgetsAnswer:
         """List the budgets of the tenant: how much is spent, committed and available."""
         with self.connect() as api:
-            items, me = all_budgets(api), api.get("/v1/me")
-            least = tightest(items, me, {})
+            items = all_budgets(api)
             return BudgetsAnswer(
                 budgets=[Budget.of(item) for item in items],
-                remaining_budget=None if least is None else Budget.of(least),
+                remaining_budget=_tightest(items, api.get("/v1/me"), self.labels),
             )
 
 
-def _answer(api: "Api", item: Json, me: Json | None = None) -> LeaseAnswer:
-    return LeaseAnswer(lease=Lease.of(item), remaining_budget=_remaining(api, item.get("labels"), me))
+def _answer(api: "Api", item: Json) -> LeaseAnswer:
+    left = _left_for(all_budgets(api), item)
+    return LeaseAnswer(lease=Lease.of(item, left), remaining_budget=left)
 
 
-def _remaining(api: "Api", labels: Mapping[str, str] | None = None, me: Json | None = None) -> Budget | None:
-    least = tightest(all_budgets(api), me or api.get("/v1/me"), labels or {})
+def _left_for(budgets: Iterable[Json], lease: Json) -> Budget | None:
+    return _tightest(budgets, lease, lease.get("labels"))
+
+
+def _left_for_new(api: "Api", labels: Mapping[str, str] | None) -> Budget | None:
+    """Of the budgets that count a new lease of the caller's key with these labels."""
+    return _tightest(all_budgets(api), api.get("/v1/me"), labels)
+
+
+def _tightest(budgets: Iterable[Json], owner: Json, labels: Mapping[str, str] | None) -> Budget | None:
+    least = tightest(budgets, owner, labels or {})
     return None if least is None else Budget.of(least)
 
 
