@@ -1,6 +1,6 @@
 """Users who create, resize and release groups, through the services of the API."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from functools import cached_property, partial
 from random import Random
@@ -10,7 +10,7 @@ from sqlalchemy import select
 
 from app.db.schema.tables import lease, lease_group
 from app.domain.groups import GroupInterconnect, GroupPlacement, OnMemberLoss
-from app.domain.ids import GroupId, KeyId, LeaseId, TenantId
+from app.domain.ids import GroupId, LeaseId, TenantId
 from app.domain.lease_requests import LeaseRequest
 from app.services.errors import ServiceError
 from app.services.group_changes import GroupChanges
@@ -19,10 +19,10 @@ from app.services.group_requests import CreateGroup
 from app.services.lease_requests import CreateLease
 from app.services.offering_cache import OfferingCache
 from app.services.preconditions import IfMatch
-from app.services.principal import Principal, Role
+from app.services.principal import Principal
 from tests.simulation.people import People
 from tests.simulation.processes import Grounds
-from tests.simulation.services import complete, context
+from tests.simulation.services import attempt, context
 
 _MOST_GROUPS = 2
 _SIZES = (2, 2, 2, 3, 3, 4, 4, 5, 8)
@@ -63,7 +63,7 @@ class GroupPeople:
     def _create(self, tries: int = 1) -> None:
         """A request that is refused is sent again a little later: another one may have taken the room."""
         principal, new = self._principal(), self._request()
-        group = self._attempt("created", lambda: self._created(principal, new))
+        group = self._attempt("created", self._created(principal, new))
         if group is not None:
             self._grounds.trace.tell(
                 f"{group.id} of {new.size} is created: at least {new.min_size} in {new.placement}, "
@@ -103,14 +103,7 @@ class GroupPeople:
         return CreateLease(tenant_id=None, request=request, startup_script="true" if random.random() < 0.3 else None)
 
     def _principal(self) -> Principal:
-        return Principal(
-            key_id=KeyId("key_simulated"),
-            key_name="simulated",
-            role=Role.MEMBER,
-            tenant_id=TenantId(self._random.choice(self._people.tenants)),
-            address=None,
-            request_id="simulated",
-        )
+        return self._people.principal(self._random.choice(self._people.tenants))
 
     # --- changes ------------------------------------------------------------------------------------------
 
@@ -125,13 +118,13 @@ class GroupPeople:
 
     def _resize(self, group_id: GroupId, principal: Principal, size: int) -> None:
         size = max(1, size + self._random.choice([-3, -2, -1, -1, 1, 1, 2, 3]))
-        group = self._attempt("resized", lambda: self._changes.resize(principal, group_id, size, IfMatch()))
+        group = self._attempt("resized", self._changes.resize(principal, group_id, size, IfMatch()))
         if group is not None:
             self._grounds.trace.tell(f"{group_id} has {size} members now")
 
     def release(self, group_id: GroupId, principal: Principal) -> None:
         """Ends the group."""
-        if self._attempt("released", lambda: self._changes.release(principal, group_id, IfMatch())) is not None:
+        if self._attempt("released", self._changes.release(principal, group_id, IfMatch())) is not None:
             self._grounds.trace.tell(f"{group_id} is released")
 
     def _release_member(self, group_id: GroupId) -> None:
@@ -153,19 +146,10 @@ class GroupPeople:
 
     # --- calls --------------------------------------------------------------------------------------------
 
-    def _attempt(self, what: str, call: Callable[[], Awaitable[Any]]) -> Any:
+    def _attempt(self, what: str, call: Coroutine[Any, Any, Any]) -> Any:
         """The group after a call. None: it was refused."""
-
-        async def called() -> Any:
-            try:
-                return await call()
-            except ServiceError as error:
-                return error
-
-        answer = complete(called())
-        refused = isinstance(answer, ServiceError)
-        self._grounds.scheduler.count(f"group: not {what}, {answer.code}" if refused else f"group: {what}")
-        return None if refused else answer
+        answer = attempt(self._grounds, "group", what, call)
+        return None if isinstance(answer, ServiceError) else answer
 
     def _after(self, seconds: float, act: Callable[[], None]) -> None:
         self._grounds.scheduler.after(seconds, act)

@@ -1,34 +1,38 @@
-"""Users who create, extend and release leases, and operators who change limits: what the API does, as single transactions."""
+"""Users who create, extend and release leases, through the services of the API, and operators who change limits."""
 
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from dataclasses import replace
+from datetime import datetime, timedelta
 from decimal import Decimal
-from functools import partial
+from functools import cached_property, partial
 from random import Random
 from typing import Any
 
-from sqlalchemy import Connection, func, insert, select, text, update
+from sqlalchemy import func, insert, select, text, update
 
 from app.db.core.ids import new_id
 from app.db.core.prepared import execute
 from app.db.events.events import NewEvent
-from app.db.fleet import offerings
-from app.db.fleet.offerings import offering_from_row
 from app.db.leases.billing import accrued
-from app.db.leases.spend_caps import CAP_CHANGES
-from app.db.leases.transitions import WAKE, request_end, write
+from app.db.leases.transitions import request_end, write
 from app.db.operations.ops import stop_launches
 from app.db.schema.tables import installation, lease, quota, tenant
-from app.db.tenancy import quotas
 from app.db.tenancy.quota_limits import set_limits
-from app.domain import quotas as quota_rules
-from app.domain.events import LeaseExtended, LeaseKept, LeaseUpdated
-from app.domain.ids import LeaseId, TenantId
+from app.domain.events import LeaseKept
+from app.domain.ids import KeyId, LeaseId, TenantId
+from app.domain.lease_actions import LaterExpiry
 from app.domain.lease_requests import LeaseRequest
-from app.domain.offerings import Offering
-from app.domain.placement import Requirements, rank
 from app.domain.reasons import Origin, Reason, ReasonCode
+from app.services.errors import NoOffering, ServiceError
+from app.services.lease_changes import LeaseChanges
+from app.services.lease_creation import LeaseCreation
+from app.services.lease_requests import CreateLease
+from app.services.offering_cache import OfferingCache
+from app.services.preconditions import IfMatch
+from app.services.principal import Principal, Role
+from tests.simulation.budget_people import BudgetPeople
 from tests.simulation.processes import Grounds
+from tests.simulation.services import attempt, context
 
 _TENANTS = 2
 _MOST_TRIES = 6
@@ -47,20 +51,22 @@ _GPU_TYPES: tuple[tuple[str | None, list[str] | None], ...] = (
     (None, None),
 )
 """GPU model and instance types of a request. Types of two models have no claim of a model in common."""
+_RELABELS = 0.3
+"""The share of leases that users move to another team, where budgets change."""
 _COUNTS: tuple[dict[str, int | None], ...] = ({"count": 1, "min_count": None}, {"count": None, "min_count": 1})
 
 
-_TOLD = datetime(2026, 11, 1, tzinfo=UTC)
-"""No program of the simulation reads the times of events."""
-_UPDATED = LeaseUpdated(name=None, labels=None, max_cost=None, expiry_warnings_seconds=None)
-_LATER = text("greatest(expires_at, now() + make_interval(secs => :seconds))")
 _WANTED = (lease.c.desired == "run", lease.c.expires_at > text("now()"))
+
+
+def _id(row: Any) -> bytes:
+    return str(row.id).encode()
 
 
 class People:
     """Everything they will do within `seconds` is arranged at once."""
 
-    def __init__(self, grounds: Grounds, seconds: float) -> None:
+    def __init__(self, grounds: Grounds, seed: int, seconds: float) -> None:
         self._grounds = grounds
         self._random: Random = grounds.scheduler.random
         self.tenants = [TenantId(new_id("tenant")) for _ in range(_TENANTS)]
@@ -71,6 +77,7 @@ class People:
         """When each lease would end if nobody extended it."""
         for tenant_id in self.tenants:
             self._make_tenant(tenant_id)
+        self.budgets = BudgetPeople(grounds, seed, self.tenants, seconds)
         for _ in range(self._random.randint(3, 8)):
             count = self._random.randint(2, _MOST_AT_ONCE) if self._random.random() < grounds.weather.bursts else 1
             grounds.scheduler.at(self._random.uniform(10, seconds * 0.8), partial(self.create, count))
@@ -78,6 +85,15 @@ class People:
             grounds.scheduler.at(self._random.uniform(10, seconds), self._change_limit)
         if self._random.random() < 0.3:
             grounds.scheduler.at(self._random.uniform(60, seconds), self._stop_launches)
+
+    @cached_property
+    def _creation(self) -> LeaseCreation:
+        services = context(self._grounds)
+        return LeaseCreation(services, OfferingCache(services.database, cache_seconds=0))
+
+    @cached_property
+    def _changes(self) -> LeaseChanges:
+        return LeaseChanges(context(self._grounds))
 
     def do(self, *statements: Any) -> list[Any]:
         """One transaction."""
@@ -128,39 +144,26 @@ class People:
 
     def create(self, count: int = 1, tries: int = 1) -> None:
         """Equal requests for leases. Without an offering at present they are sent again a little later."""
-        random, whose, wish = self._random, self._random.choice(self.tenants), self.wish()
-        candidates = self._candidates(wish)
-        if candidates:
-            for _ in range(count):
-                self._admit(whose, wish, quota_rules.minimum(candidates))
-        elif tries < _MOST_TRIES:
-            self._grounds.scheduler.after(_TRY_AGAIN * random.random(), partial(self.create, count, tries + 1))
+        random, principal, wish = self._random, self.principal(self._random.choice(self.tenants)), self.wish()
+        without_offering = sum(not self._create(principal, wish) for _ in range(count))
+        if without_offering and tries < _MOST_TRIES:
+            again = partial(self.create, without_offering, tries + 1)
+            self._grounds.scheduler.after(_TRY_AGAIN * random.random(), again)
 
-    def _candidates(self, wish: dict[str, Any]) -> tuple[Offering, ...]:
-        grounds = self._grounds
-        rows = self.do(offerings.candidates())[0]
-        found = [offering_from_row(row) for row in rows]
-        return rank(Requirements.of(LeaseRequest.from_json(wish)), found, grounds.scheduler.time).candidates
-
-    def _admit(self, whose: TenantId, wish: dict[str, Any], minimum: quota_rules.Amounts) -> None:
-        random, grounds, lease_id = self._random, self._grounds, LeaseId(new_id("lease"))
-        ttl, waits = random.choice([120, 600, 1500]) * random.uniform(0.5, 1.5), random.choice([0, 120, 900])
-        self.do(quotas.ensure_rows(whose, minimum))
-        connection = grounds.clocked.begin(grounds.scheduler)
-        if not connection.execute(quotas.admit(whose, minimum)).scalar_one():
-            grounds.clocked.roll_back()
-            grounds.scheduler.count("people: lease refused by its quota")
-            return
-        wish = {**wish, "wait_seconds": waits}
-        cap = self._cap()
-        self._insert(connection, whose, lease_id, wish, minimum, ttl, cap)
-        grounds.clocked.commit()
-        grounds.scheduler.changed = True
-        grounds.scheduler.count("people: lease created")
+    def _create(self, principal: Principal, wish: dict[str, Any]) -> bool:
+        """False: no offering fits at present."""
+        random, grounds = self._random, self._grounds
+        ttl, waits = int(random.choice([120, 600, 1500]) * random.uniform(0.5, 1.5)), random.choice([0, 120, 900])
+        request = replace(LeaseRequest.from_json(wish), name=None, ttl_seconds=ttl, wait_seconds=waits)
+        new = CreateLease(tenant_id=None, request=request, max_cost=self._cap(), startup_script=None)
+        answer = attempt(grounds, "lease", "created", self._creation.create(principal, new, None, _id))
+        if isinstance(answer, ServiceError):
+            return not isinstance(answer, NoOffering)
+        lease_id = LeaseId(answer.content.decode())
         self.first_terms[lease_id] = grounds.scheduler.time + timedelta(seconds=ttl)
-        grounds.trace.tell(f"{lease_id} is created for {ttl:.0f} s")
-        self._hint(lease_id)
-        self._plan_changes(lease_id, ttl)
+        grounds.trace.tell(f"{lease_id} is created for {ttl} s")
+        self._plan_changes(lease_id, principal, ttl)
+        return True
 
     def _cap(self) -> Decimal | None:
         """A spend cap that lasts some minutes at most prices, in half of the runs."""
@@ -170,41 +173,29 @@ class People:
         return Decimal(f"{self._caps.uniform(0.01, 0.2):.6f}")
 
     @staticmethod
-    def _insert(
-        connection: Connection,
-        whose: TenantId,
-        lease_id: LeaseId,
-        wish: dict[str, Any],
-        minimum: quota_rules.Amounts,
-        ttl: float,
-        cap: Decimal | None,
-    ) -> None:
-        connection.execute(
-            insert(lease).values(
-                id=lease_id,
-                tenant_id=whose,
-                name="simulated",
-                labels={},
-                request=wish,
-                on_interruption=wish["on_interruption"],
-                minimum_claim={name: str(amount) for name, amount in minimum.items()},
-                max_cost=cap,
-                expires_at=func.now() + timedelta(seconds=ttl),
-                wait_until=func.now() + timedelta(seconds=min(wish["wait_seconds"], ttl)),
-            )
+    def principal(tenant_id: TenantId) -> Principal:
+        """A member of the tenant."""
+        return Principal(
+            key_id=KeyId("key_simulated"),
+            key_name="simulated",
+            role=Role.MEMBER,
+            tenant_id=tenant_id,
+            address=None,
+            request_id="simulated",
         )
-        connection.execute(*quotas.remember(whose, lease_id, minimum))
 
-    def _plan_changes(self, lease_id: LeaseId, ttl: float) -> None:
+    def _plan_changes(self, lease_id: LeaseId, principal: Principal, ttl: float) -> None:
         random, scheduler = self._random, self._grounds.scheduler
         if random.random() < 0.4:
-            scheduler.after(random.uniform(0, ttl * 1.1), partial(self._extend, lease_id))
+            scheduler.after(random.uniform(0, ttl * 1.1), partial(self._extend, lease_id, principal))
         if random.random() < 0.5:
             scheduler.after(random.choice([5.0, 60.0, ttl]) * random.random(), partial(self.release, lease_id))
         if self._grounds.settings.agent == "on" and self._gpu_random.random() < _KEEPS:
             scheduler.after(self._gpu_random.uniform(0, ttl), partial(self._keep, lease_id))
         if self._caps.random() < self._caps_share / 2:
-            scheduler.after(self._caps.uniform(0, ttl), partial(self._change_cap, lease_id))
+            scheduler.after(self._caps.uniform(0, ttl), partial(self._change_cap, lease_id, principal))
+        if self.budgets.relabels and self._caps.random() < _RELABELS:
+            scheduler.after(self._caps.uniform(0, ttl), partial(self._relabel, lease_id, principal))
 
     def _keep(self, lease_id: LeaseId) -> None:
         """As the call `keep` does: its lease does not count as idle for a while."""
@@ -229,7 +220,7 @@ class People:
             "ssh_public_keys": [],
             "disk_gib": 100,
             "public_ip": True,
-            "labels": {},
+            "labels": self.budgets.labels(),
             "on_interruption": random.choice(["end", "replace"]),
             **self._gpu_wishes(),
         }
@@ -245,30 +236,36 @@ class People:
             "idle": random.choice([None, *[{"after_seconds": seconds, "action": action} for seconds in (60, 60, 100)]]),
         }
 
-    def _change_cap(self, lease_id: LeaseId) -> None:
-        """As PATCH does: higher, lower but not below what the lease has cost, or none."""
+    def _change_cap(self, lease_id: LeaseId, principal: Principal) -> None:
+        """Higher, lower but not below what the lease has cost, or none."""
         [found] = self.do(select(accrued(lease, func.now())).where(lease.c.id == lease_id, *_WANTED))
         spent = found.scalar()
-        if spent is None:
-            return
-        cap = self._caps.choice([None, spent, spent + Decimal("0.1"), spent + 1])
-        self._grounds.scheduler.count("people: spend cap changed")
-        self._grounds.trace.tell(f"{lease_id} may cost {cap}")
-        values = {"max_cost": cap, **CAP_CHANGES}
-        self.do(write(lease_id, NewEvent(_UPDATED), where=_WANTED, given={"cap": cap}, values=values))
-        self._hint(lease_id)
+        if spent is not None:
+            cap = self._caps.choice([None, spent, spent + Decimal("0.1"), spent + 1])
+            self._update(lease_id, principal, "spend cap changed", {"max_cost": cap})
+
+    def _relabel(self, lease_id: LeaseId, principal: Principal) -> None:
+        self._update(lease_id, principal, "moved to another team", {"labels": self.budgets.labels()})
+
+    def _update(self, lease_id: LeaseId, principal: Principal, what: str, changes: dict[str, Any]) -> None:
+        update = self._changes.update(principal, lease_id, changes, IfMatch())
+        if not isinstance(attempt(self._grounds, "lease", what, update), ServiceError):
+            self._grounds.trace.tell(f"{lease_id} has {changes}")
 
     def _hint(self, lease_id: LeaseId) -> None:
         if self._random.random() < 0.5:
             self._grounds.hints.append(lease_id)
 
-    def _extend(self, lease_id: LeaseId) -> None:
-        seconds = self._random.uniform(60, 900)
-        self._grounds.scheduler.count("people: lease extended")
-        self._grounds.trace.tell(f"{lease_id} is extended to {seconds:.0f} s from now")
-        event, values = NewEvent(LeaseExtended(expires_at=_TOLD)), {"expires_at": _LATER, **WAKE}
-        self.do(write(lease_id, event, where=_WANTED, given={"seconds": seconds}, values=values))
-        self._hint(lease_id)
+    def _extend(self, lease_id: LeaseId, principal: Principal) -> None:
+        until = self._grounds.scheduler.time + timedelta(seconds=self._random.uniform(60, 900))
+        answer = attempt(self._grounds, "lease", "extended", self._extended(lease_id, principal, until))
+        if not isinstance(answer, ServiceError):
+            self._grounds.trace.tell(f"{lease_id} is extended to {until:%H:%M:%S}")
+
+    async def _extended(self, lease_id: LeaseId, principal: Principal, until: datetime) -> Any:
+        later = LaterExpiry(to=until)
+        async with self._changes.extend(principal, lease_id, later, if_match=IfMatch(), key=None) as reply:
+            return reply.row
 
     def release(self, lease_id: LeaseId) -> None:
         self._grounds.scheduler.count("people: lease released")

@@ -29,14 +29,14 @@ _OUTAGE_PAUSE = 0.5
 _NOTICES = 30.0
 """Seconds between two looks for what nobody causes, such as idle leases. Seeds without agents have none."""
 _RARELY = 400.0
-"""Housekeeping here is the invariants' recount. Its other jobs have nothing to do, as those of `_IDLE_HERE`."""
+"""Housekeeping here is the invariants' recount and budgets. Its other jobs have nothing to do, as those of `_IDLE_HERE`."""
 _IDLE_HERE = ("checks", "reservations", "operators")
 """Refreshes without work: an account is checked once a day, no cloud has a reservation, and no operator gets messages."""
 
 
 @dataclass(eq=False)
 class Grounds:
-    """What all processes of a run share."""
+    """What all processes of a run share. `budgets_interval`: seconds between two runs of the job of budgets."""
 
     scheduler: Scheduler
     clocked: Clocked
@@ -49,6 +49,7 @@ class Grounds:
     ending: Callable[[Cloud, Sequence[str]], None]
     rebooted: Callable[[Machine], None]
     hints: list[LeaseId] = field(default_factory=list)
+    budgets_interval: float = _RARELY
 
 
 P = ParamSpec("P")
@@ -173,6 +174,9 @@ class Process:
             idle = {name: every.refresh[name] for name in _IDLE_HERE}
             seldom = {**every.housekeeping, **idle}.items()
             rarely = {name: replace(kind, interval=lambda _: _RARELY, idle=None) for name, kind in seldom}
+            rarely["budgets"] = replace(
+                every.housekeeping["budgets"], interval=lambda _: self._grounds.budgets_interval
+            )
             at_times = {name: replace(kind, interval=lambda _: _NOTICES) for name, kind in every.notices.items()}
             notices = at_times if runtime.settings.agent == "on" else {}
             runner = PeriodicRunner(runtime, {**every.watch, **every.refresh, **rarely, **notices})

@@ -12,6 +12,7 @@ from app.db.leases.billing import cost, price_segments
 from app.db.operations.invariants import violations
 from app.db.schema.tables import attempt, lease
 from app.domain.billing import SECONDS_PER_HOUR
+from app.domain.budgets import is_budget
 from app.domain.leases import VmState
 from app.domain.tags import DEADLINE, deadline
 from tests.simulation.cloud import Cloud, Machine, Violation
@@ -162,7 +163,13 @@ class Promises:
             now, before = Decimal(used), self._used.get((tenant_id, resource), Decimal(0))
             if now != Decimal(claimed):
                 raise Violation(f"quota drift: {used} {resource} used, {claimed} claimed")
-            if limit is not None and now > max(before, Decimal(limit)) and not self._restore.happened:
+            follows_prices = is_budget(resource)  # what a budget holds may grow by prices, labels and late ends
+            if (
+                limit is not None
+                and not follows_prices
+                and now > max(before, Decimal(limit))
+                and not self._restore.happened
+            ):
                 raise Violation(f"overshoot: {resource} used grows from {before} to {used}, {limit} allowed")
             used_now[tenant_id, resource] = now
         self._used = used_now

@@ -1,7 +1,7 @@
 """The API's services on the simulation's clock: their coroutines run to the end at once, over the one connection."""
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from functools import cache
 from typing import Any, TypeVar, cast
@@ -21,6 +21,7 @@ from app.domain.ids import LeaseId
 from app.domain.schema import SchemaRevisions
 from app.services import offering_cache, sample_batches
 from app.services.context import ServiceContext
+from app.services.errors import ServiceError
 from tests.simulation.processes import Grounds
 
 T = TypeVar("T")
@@ -44,6 +45,21 @@ def complete(work: Coroutine[Any, Any, T]) -> T:
             await asyncio.gather(*rest, return_exceptions=True)
 
     return _loop().run_until_complete(all_of_it())
+
+
+def attempt(grounds: Grounds, noun: str, what: str, call: Coroutine[Any, Any, T]) -> T | ServiceError:
+    """The answer to a call of a service, or its refusal. Both are counted."""
+
+    async def called() -> T | ServiceError:
+        try:
+            return await call
+        except ServiceError as error:
+            return error
+
+    answer = complete(called())
+    refused = isinstance(answer, ServiceError)
+    grounds.scheduler.count(f"{noun}: not {what}, {answer.code}" if refused else f"{noun}: {what}")
+    return answer
 
 
 @contextmanager
@@ -97,6 +113,9 @@ class _Connection:
 
     async def execute(self, statement: Any, parameters: Mapping[str, Any] | None = None) -> Any:
         return self._connection.execute(statement, parameters or {})
+
+    async def run_sync(self, act: Callable[..., T], *arguments: Any) -> T:
+        return act(self._connection, *arguments)
 
     async def get_raw_connection(self) -> Any:
         return self

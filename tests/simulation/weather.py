@@ -54,7 +54,8 @@ class Weather:
     prices_move: float = 0.0
     limits_change: float = 0.0
     scarce: float = 0.0
-    # the share of seeds with groups, and of requests that are for several equal leases
+    # the share of seeds with budgets, with groups, and of requests that are for several equal leases
+    budgets: float = 0.5
     groups: float = 0.4
     bursts: float = 0.2
     # landings so late that nobody can still wait for them

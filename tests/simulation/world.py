@@ -148,7 +148,7 @@ class World:
         )
         self._due_query = _DUE.replace("{unsent}", "{}" if has_agents else "{notices}")
         self._agents = Agents(self._grounds, GpuWeather.drawn(gpus), gpus) if has_agents else None
-        self._people = People(self._grounds, self._storm)
+        self._people = People(self._grounds, seed, self._storm)
         self._groups = GroupPeople(self._grounds, self._people, seed, self._storm)
         for cloud in self._clouds.values():
             self._arrange(cloud)
@@ -156,7 +156,7 @@ class World:
         roles += [GROUPS] * self._groups.coordinators
         self._processes = [Process(self._grounds, f"{role}-{n}", role) for n, role in enumerate(roles)]
         restored = self._storm * random.uniform(0.3, 0.9) if random.random() < self._weather.restored else 1e12
-        restore = Restore(self._grounds, self._people, self._processes, restored)
+        self._restore = restore = Restore(self._grounds, self._people, self._processes, restored)
         self.promises = Promises(self._grounds, restore)
         self._group_promises = GroupPromises(self._grounds, restore)
         clocked.committed = self._committed
@@ -180,6 +180,8 @@ class World:
         actor = self.scheduler.current
         if actor is not None and actor.name.startswith(GROUPS):
             self._group_promises.check_steps()
+        if actor is not None and actor.name.startswith(JOBS):
+            self._people.budgets.check_ended(restored=self._restore.happened)
 
     def _makes(self, cloud: Cloud, machine: Machine) -> None:
         if self._groups.coordinators:
@@ -247,6 +249,7 @@ class World:
                 )
             self.scheduler.run(self.scheduler.now + _LOOK)
         self.promises.settle_accounts()
+        self._people.budgets.settle()
 
     def _calm(self) -> None:
         self.trace.tell("calm")
