@@ -1,6 +1,7 @@
 """What launches teach about offerings: which refuse just now, how often each gave a VM, and how soon it was ready."""
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any, NamedTuple
 
 from sqlalchemy import (
@@ -14,11 +15,14 @@ from sqlalchemy import (
     case,
     false,
     func,
+    literal_column,
+    null,
     text,
     tuple_,
     update,
 )
 
+from app.db.core.column_types import Time
 from app.db.core.prepared import Bound
 from app.db.schema.tables import offering, reservation
 from app.domain.cool_off import CoolOffPause
@@ -49,15 +53,19 @@ def _statements(table: Table) -> _Statements:
         key=[name.key for name in at],
         cool_off=_cool_off(table, row),
         launched=row.values(
-            cool_until=None,
-            cool_reason=None,
-            cool_code=None,
-            cool_count=0,
+            **_no_cool_off_since(table),
             launches=_remembered(table, table.c.launches) + bindparam("times", type_=Integer),
             refusals=_remembered(table, table.c.refusals),
         ),
         became_ready=row.values(ready_seconds=func.coalesce(table.c.ready_seconds * 0.8 + _SECONDS * 0.2, _SECONDS)),
     )
+
+
+def _no_cool_off_since(table: Table) -> dict[str, ColumnElement[Any]]:
+    """A VM that was requested before the last refusal does not show that the refusal is over."""
+    refused_since = table.c.refused_at >= bindparam("sent_at", type_=Time)
+    free = {"cool_until": null(), "cool_reason": null(), "cool_code": null(), "cool_count": literal_column("0")}
+    return {name: case((refused_since, table.c[name]), else_=value) for name, value in free.items()}
 
 
 def _remembered(table: Table, count: ColumnElement[int]) -> ColumnElement[int]:
@@ -74,6 +82,7 @@ def _cool_off(table: Table, row: Update) -> Update:
         cool_reason=bindparam("why", type_=Text),
         cool_code=bindparam("code", type_=Text),
         cool_count=times + 1,
+        refused_at=func.now(),
         launches=_remembered(table, table.c.launches),
         refusals=_remembered(table, table.c.refusals) + 1,
     )
@@ -100,10 +109,13 @@ def cool_off(key: OfferingKey, pause: CoolOffPause, *, code: str | None) -> Boun
     return Bound(statements.cool_off, {**here, **given})
 
 
-def launched(key: OfferingKey, times: int = 1) -> Bound[Update]:
-    """The offering gave so many VMs that run: its cool-off is over."""
+def launched(key: OfferingKey, times: int = 1, *, sent_at: datetime | None) -> Bound[Update]:
+    """The offering gave so many VMs that run, the newest of a create call of `sent_at`. None: the time is unknown.
+
+    The cool-off of an earlier refusal is over.
+    """
     statements, here = _of(key)
-    return Bound(statements.launched, {**here, "times": times})
+    return Bound(statements.launched, {**here, "times": times, "sent_at": sent_at})
 
 
 def became_ready(key: OfferingKey, seconds: float) -> Bound[Update]:

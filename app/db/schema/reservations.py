@@ -42,6 +42,7 @@ reservation = Table(
     Column("cool_reason", Text),
     Column("cool_code", Text),
     Column("cool_count", Integer, nullable=False, server_default="0"),
+    Column("refused_at", Time, comment="when it last refused; NULL: never"),
     Column("launches", Integer, nullable=False, server_default="0"),
     Column("refusals", Integer, nullable=False, server_default="0"),
     Column("ready_seconds", Numeric(10, 3), comment="moving average of launch to ready"),

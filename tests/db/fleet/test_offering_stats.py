@@ -1,8 +1,9 @@
 """What offerings are remembered for: refusals and launches of late, and how long they are set aside."""
 
+from datetime import timedelta
 from typing import Any
 
-from sqlalchemy import insert, select, update
+from sqlalchemy import insert, select, text, update
 
 from app.db.fleet import offering_stats
 from app.db.schema.tables import account, offering
@@ -59,7 +60,17 @@ def test_old_tries_are_forgotten(store: Store) -> None:
     for _ in range(200):
         refuse(store)
     for _ in range(60):
-        store.run(offering_stats.launched(KEY))
+        store.run(offering_stats.launched(KEY, sent_at=None))
     row = known(store)
     assert row.launches + row.refusals < 40
     assert row.launches > 0.8 * (row.launches + row.refusals)
+
+
+def test_a_vm_that_was_requested_before_the_refusal_does_not_end_the_cool_off(store: Store) -> None:
+    make(store)
+    refuse(store)
+    before = store.first(select((offering.c.refused_at - text("interval '1 second'")).label("before"))).before
+    store.run(offering_stats.launched(KEY, sent_at=before))
+    assert known(store).cool_count == 1
+    store.run(offering_stats.launched(KEY, sent_at=before + timedelta(seconds=2)))
+    assert (known(store).cool_count, known(store).pause) == (0, None)

@@ -35,7 +35,8 @@ def enter_booting(leases: Sequence[StepContext]) -> list[StepContext]:
             entered += change_each(connection, changes, to=LeaseState.BOOTING, given=given, values=_billed(rate))
         connection.execute(*launches.start_billing(ctx.attempt.id for ctx in entered))
     for key, equal in _grouped(entered, lambda ctx: offering_key(ctx.attempt)).items():
-        leases[0].runtime.database.run(offering_stats.launched(key, len(equal)))
+        sent_at = max((ctx.attempt.last_sent_at for ctx in equal if ctx.attempt.last_sent_at), default=None)
+        leases[0].runtime.database.run(offering_stats.launched(key, len(equal), sent_at=sent_at))
     return entered
 
 
