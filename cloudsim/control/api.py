@@ -46,6 +46,7 @@ class ControlApi:
             ("PUT", "/_sim/quota", self.quota),
             ("PUT", "/_sim/reservations", self.reservations),
             ("PUT", "/_sim/spot-prices", self.spot_prices),
+            ("POST", "/_sim/forward", self.forward),
             ("PUT", "/_sim/credentials", self.credentials),
             ("GET", "/_sim/settings", self.read_settings),
             ("PUT", "/_sim/settings", self.settings),
@@ -164,6 +165,12 @@ class ControlApi:
             self._world.spot_factors[body.provider, region] = body.factor
         self._world.touch_facts()
         return JSONResponse(body.model_dump(mode="json"))
+
+    async def forward(self, request: Request) -> Response:
+        """Move the time of all clouds forward. What is due meanwhile happens at once."""
+        body = await read(request, models.ForwardBody)
+        self._world.ahead += body.seconds
+        return JSONResponse({"now": self._world.advance()})
 
     async def credentials(self, request: Request) -> Response:
         """Which access keys are refused, and whose the others are."""

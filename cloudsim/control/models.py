@@ -143,6 +143,12 @@ class SpotPricesBody(Body):
     region: str | None = None
 
 
+class ForwardBody(Body):
+    """The time of the clouds moves forward by so many seconds, until cloudsim starts again."""
+
+    seconds: Annotated[float, Field(gt=0, le=366 * 86_400)]
+
+
 class OfferedBody(Body):
     """Is a type sold in a zone?"""
 

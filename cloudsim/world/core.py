@@ -56,7 +56,8 @@ class World:
         self.catalogs = {catalog.provider: catalog for catalog in catalogs}
         self.initial_settings = settings
         self.settings = settings
-        self.clock = clock
+        self._clock = clock
+        self.ahead = 0.0
         self.rng = rng
         self.on_change: Callable[[str, str], None] = lambda _kind, _id: None
         self._clear()
@@ -90,6 +91,10 @@ class World:
             self.on_change(kind, thing_id)
 
     # -- time ---------------------------------------------------------------------------------------------
+
+    def clock(self) -> float:
+        """The time of the clouds: that of the machine, and `ahead` seconds by which somebody moved it forward."""
+        return self._clock() + self.ahead
 
     def advance(self) -> float:
         """Let everything happen that is due; returns the time."""

@@ -1,14 +1,14 @@
 """When an offering last refused: a VM that was requested earlier does not end the cool-off.
 
 Revision: 0043
-Follows: 0037
+Follows: 0042
 """
 
 import sqlalchemy as sa
 from alembic import op
 
 revision = "0043"
-down_revision = "0037"
+down_revision = "0042"
 branch_labels = None
 depends_on = None
 

@@ -3,6 +3,7 @@
 import os
 import signal
 import subprocess
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -69,9 +70,10 @@ class Backup:
     def _url(self) -> str:
         return self._stack.cluster.url(DATABASE, "postgres")
 
-    def restore(self) -> None:
+    def restore(self, prepare: Callable[[], object]) -> None:
         """As docs/howto/backup.md asks for, in the same cluster, whose identity is no help then.
 
+        `prepare` is called before the first process reads the database.
         Afterwards the API runs, and neither a worker nor an inventory does: see `Stack.start`.
         """
         self._stack.stop(API, WORKER, INVENTORY)
@@ -80,6 +82,7 @@ class Backup:
             connection.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(name))
             connection.execute(sql.SQL("CREATE DATABASE {} OWNER {}").format(name, owner))
         _run([str(program("pg_restore")), "--exit-on-error", f"--dbname={self._url}", str(self._file)])
+        prepare()
         _run(list(python("app.server", "migrate")), GPULEASE_DATABASE_URL=self._stack.credentials.database_url)
         self._stack.start(API)
 

@@ -1,8 +1,7 @@
 """What the database has lost, and that gpulease ended no VM for it."""
 
-import time
 from collections.abc import Callable, Collection
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 import psycopg
@@ -23,10 +22,11 @@ class Losses:
     state from before. `last_at`: when commits were lost last.
     """
 
-    def __init__(self, tenant: Tenant, cloud: Cloud, database_url: str) -> None:
+    def __init__(self, tenant: Tenant, cloud: Cloud, database_url: str, clock: Callable[[], datetime]) -> None:
         self._tenant = tenant
         self._cloud = cloud
         self._database_url = database_url
+        self._clock = clock
         self.leases: set[str] = set()
         self.vms: dict[str, str] = {}
         self.groups: set[str] = set()
@@ -51,7 +51,7 @@ class Losses:
         kept = {str(group["id"]) for group in self._tenant.groups()}
         self.groups |= set(groups) - kept
         self.groups_before |= kept
-        self.last_at = datetime.fromtimestamp(time.time(), UTC)
+        self.last_at = self._clock()
 
     def _launched(self) -> set[tuple[str, str]]:
         """What the database knows of launches: lease and number of each attempt, and each batch."""

@@ -24,6 +24,7 @@ _USD_PER_HOUR = {"A100": 5.0, "T4": 1.2, "H100": 15.0, "g5.xlarge": 1.2, "g2-sta
 _OTHERS_USD_PER_HOUR = 4.5
 _LATE_SECONDS = 60.0
 """A cloud that is away ends nothing. A hold ends nothing either, until the operator resumes: its time is added."""
+_PERIODS = ("day", "month")
 _ROUNDING = Decimal("0.000001")
 _REPORT_SECONDS = 90.0
 _NEVER = datetime.min.replace(tzinfo=UTC)
@@ -41,16 +42,19 @@ class Purse:
     def open(self) -> None:
         """Budgets that nothing exceeds, in each scope and of each effect."""
         key_id = self._tenant.get("/v1/me")["key_id"]
-        scopes: tuple[tuple[dict[str, str], str], ...] = (
-            ({"kind": "tenant"}, "notify"),
-            ({"kind": "key", "key_id": key_id}, "end"),
-            *(({"kind": "label", "label": f"team:{team}"}, "refuse") for team in TEAMS),
+        scopes: tuple[tuple[dict[str, str], str, str], ...] = (
+            ({"kind": "tenant"}, "lifetime", "notify"),
+            ({"kind": "key", "key_id": key_id}, "lifetime", "end"),
+            *(({"kind": "label", "label": f"team:{team}"}, "lifetime", "refuse") for team in TEAMS),
+            *(({"kind": "tenant"}, period, "end") for period in _PERIODS),
+            *(({"kind": "label", "label": f"team:{team}"}, period, "end") for team in TEAMS for period in _PERIODS),
         )
-        for scope, effect in scopes:
-            body = {"scope": scope, "period": "lifetime", "amount": "1000000", "when_exceeded": effect}
+        for scope, period, effect in scopes:
+            body = {"scope": scope, "period": period, "amount": "1000000", "when_exceeded": effect}
             answer = self._tenant.http.post("/v1/budgets", json=body)
             answer.raise_for_status()
-            self._budgets[answer.json()["id"]] = scope.get("label", scope["kind"])
+            name = scope.get("label", scope["kind"])
+            self._budgets[answer.json()["id"]] = name if period == "lifetime" else f"{name} of a {period}"
 
     def wish(self, number: int, wish: Json) -> Json:
         """The wish with a team, and every third with a spend cap of a few minutes."""
@@ -65,6 +69,7 @@ class Purse:
         """After all leases have ended. `leases`: as the API shows them. `longest_hold`: in seconds."""
         return {
             "caps exceeded": self._exceeded(leases, _LATE_SECONDS + longest_hold),
+            "ended without a cause": _ended_early(leases),
             "commitments left": [f"{name}: {held}" for name, held in self._left().items()],
             "spent of budgets differs from the leases": self._misspent(leases),
             "usage differs from leases": self._differing(leases),
@@ -118,8 +123,8 @@ class Purse:
         rounding = _ROUNDING * 2 * max(len(leases), 1)
         return [
             f"{name}: spent {spent.get(name)}, leases cost {cost[name]}"
-            for name in self._budgets.values()
-            if name != "key" and abs(spent.get(name, Decimal(0)) - cost[name]) > rounding
+            for name in ("tenant", *(f"team:{team}" for team in TEAMS))
+            if abs(spent.get(name, Decimal(0)) - cost[name]) > rounding
         ]
 
     def _differing(self, leases: Sequence[Json]) -> list[str]:
@@ -182,6 +187,16 @@ class Purse:
     def _months(self) -> list[str]:
         report = self._tenant.get("/v1/costs", bucket="hour")
         return sorted({report["starts_at"][:7], report["as_of"][:7]})
+
+
+def _ended_early(leases: Sequence[Json]) -> list[str]:
+    """Nothing exceeds the budgets, no lease has a rule for idleness, and a term ends at its time alone."""
+    return [
+        f"{lease['id']}: {lease['reason']['code']} before {lease['expires_at']}"
+        for lease in leases
+        if (lease["reason"] or {}).get("code") in {"budget_exceeded", "idle"}
+        or ((lease["reason"] or {}).get("code") == "expired" and lease["ended_at"] < lease["expires_at"])
+    ]
 
 
 def _rate(wish: Json) -> float:

@@ -23,6 +23,12 @@ _USUAL_SECONDS = 270.0
 """The stormy time of a run of 300 s. Shortages are shorter in a shorter run."""
 
 
+FIRST_MIDNIGHT_SHARE = 0.02
+_DAY_SHARE = 0.06
+_SECOND_MIDNIGHT_SHARE = 0.4
+"""Of the stormy time. Nearly a day passes between the two, before any commit is lost: a lost VM would reach its deadline."""
+
+
 class Happening(StrEnum):
     """What a storm is made of.
 
@@ -31,6 +37,7 @@ class Happening(StrEnum):
     PostgreSQL begins to follow, and is promoted after it was cut off for a while. `BACKUP` and `RESTORE`: the
     database is dumped, and restored from the dump. `SCALE`, `GROUP_END`, `VM_STOP`: a group gets another size or is
     released, and somebody stops the VM of a member. `SHORTAGE`: a cloud has room for few VMs for a while.
+    `DAY`: nearly a day passes at once, so that the next midnight, the end of a month, comes in the storm.
     """
 
     KILL = "kill"
@@ -51,6 +58,7 @@ class Happening(StrEnum):
     GROUP_END = "group_released"
     VM_STOP = "vm_stopped"
     SHORTAGE = "shortage"
+    DAY = "next_day"
 
 
 FAULTS = frozenset(
@@ -112,7 +120,8 @@ def events(wanted: Wanted) -> list[Event]:
         Happening.SHORTAGE: max(1, wanted.leases // 250),
     }
     until = wanted.seconds * _STORMY_SHARE
-    return sorted([*_drawn(chance, numbers, until), *_losses(chance, wanted, until)])
+    day = Event(_DAY_SHARE * until, Happening.DAY, seconds=(_SECOND_MIDNIGHT_SHARE - _DAY_SHARE) * until)
+    return sorted([*_drawn(chance, numbers, until), *_losses(chance, wanted, until), day])
 
 
 def _drawn(chance: random.Random, numbers: dict[Happening, int], until: float) -> Iterator[Event]:

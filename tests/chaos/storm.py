@@ -8,6 +8,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
+from datetime import timedelta
 from typing import Any
 
 import httpx
@@ -17,7 +18,8 @@ import redis
 from app.domain.tags import TENANT
 from app.local.programs import INVENTORY, WORKER
 from app.local.waiting import wait_until
-from bench.three_clouds import Installation, on_the_way
+from bench.three_clouds import CLOUDS, Installation, on_the_way
+from tests.chaos.calendar import Calendar
 from tests.chaos.course import Course
 from tests.chaos.databases import Backup, Standby
 from tests.chaos.duty import Duty
@@ -27,7 +29,7 @@ from tests.chaos.judgement import Judge
 from tests.chaos.losses import Losses
 from tests.chaos.money import Purse
 from tests.chaos.orders import Order, orders
-from tests.chaos.plan import ASKING_SHARE, FAULTS, Event, Happening, Wanted, events
+from tests.chaos.plan import ASKING_SHARE, FAULTS, FIRST_MIDNIGHT_SHARE, Event, Happening, Wanted, events
 from tests.chaos.timeline import Line, Timeline
 from tests.e2e.cloud import Json
 from tests.e2e.people import ONE_A10G, Tenant
@@ -61,13 +63,20 @@ class Storm:
         self._backups: list[Backup] = []
         self._duty = Duty(installation.operator)
         self._places = installation.places
+        until_midnight = timedelta(seconds=FIRST_MIDNIGHT_SHARE * wanted.seconds)
+        self._calendar = Calendar(stack, installation.cloud, until_midnight)
+        self._may_ask = threading.Event()
         self._group_acts = GroupActs(installation, self._course, self._later)
 
     def run(self) -> dict[str, Any]:
         """Until everything is quiet and judged."""
         operator = self._installation.operator
+        self._calendar.prepare()
+        self._stack.wait_until_ready()
+        operator.wait_for_offerings(*CLOUDS)
+        self._may_ask.set()
         with operator.tenant("chaos", _AMPLE) as tenant, self._duty.on_duty():
-            self._losses = Losses(tenant, self._installation.cloud, self._installation.database_url)
+            self._losses = Losses(tenant, self._installation.cloud, self._installation.database_url, self._calendar.now)
             self._purse = Purse(tenant, self._wanted.seed, self._installation.database_url)
             self._groups = GroupTruth(self._installation, tenant, self._course, self._losses)
             self._purse.open()
@@ -154,7 +163,7 @@ class Storm:
 
     def _look(self, tenant: Tenant) -> None:
         with suppress(httpx.HTTPError):
-            if len(on_the_way(tenant)) < _MOST_ON_THE_WAY:
+            if self._may_ask.is_set() and len(on_the_way(tenant)) < _MOST_ON_THE_WAY:
                 self._room.set()
             else:
                 self._room.clear()
@@ -182,6 +191,7 @@ class Storm:
             Happening.GROUP_END: self._group_acts.release,
             Happening.VM_STOP: self._group_acts.stop_vm,
             Happening.SHORTAGE: self._group_acts.run_short,
+            Happening.DAY: self._pass_a_day,
         }
         self._course.note(f"{event.happening} begins")
         if act[event.happening](event, tenant):
@@ -305,6 +315,23 @@ class Storm:
         living = self._installation.cloud.vms(TENANT, tenant.id, alive=True)
         return [vm for vm in living if vm["id"] not in self._course.copies]
 
+    def _pass_a_day(self, event: Event, tenant: Tenant) -> bool:
+        """While nothing is on its way: a call or a boot would take a day otherwise."""
+        self._may_ask.clear()
+        try:
+            assert wait_until(self._calendar.is_past_first_midnight, timeout=PATIENCE), "the first day does not end"
+            assert wait_until(lambda: self._is_at_rest(tenant), timeout=PATIENCE, poll=0.5), "leases stay on their way"
+            self._calendar.next_midnight_in(event.seconds)
+        finally:
+            self._may_ask.set()
+        return True
+
+    @staticmethod
+    def _is_at_rest(tenant: Tenant) -> bool:
+        with suppress(httpx.HTTPError):
+            return not on_the_way(tenant)
+        return False
+
     # --- the database loses commits -----------------------------------------------------------------------
 
     def _begin_to_follow(self, _event: Event, _tenant: Tenant) -> bool:
@@ -331,7 +358,7 @@ class Storm:
     def _restore(self, _event: Event, tenant: Tenant) -> bool:
         """Somebody makes leases before any worker has looked at the clouds."""
         holds = len(self._duty.reasons)
-        self._backups.pop().restore()
+        self._backups.pop().restore(self._calendar.prepare)
         self._loosen(tenant)
         number = self._course.happened[Happening.RESTORE]
         self._course.extra.append(tenant.create_at_any_rate(ONE_A10G, f"at-once-{self._wanted.seed}-{number}"))

@@ -1,6 +1,7 @@
 """What the judge of chaos holds against gpulease after the database has lost rows."""
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Any, cast
 
 import pytest
@@ -13,6 +14,10 @@ from tests.e2e.cloud import Cloud, Json
 from tests.e2e.people import Tenant
 
 VM: Json = {"id": "vm-1", "tags": {LEASE: "lease_1"}, "end_reason": "user", "boot_failure": None}
+
+
+def _clock() -> datetime:
+    return datetime(2026, 11, 1, tzinfo=UTC)
 
 
 class Things:
@@ -31,7 +36,7 @@ class Things:
 
 
 def losses(*vms: Json, leases: Sequence[Json] = ()) -> Losses:
-    found = Losses(cast(Tenant, Things(*leases)), cast(Cloud, Things(*vms)), "")
+    found = Losses(cast(Tenant, Things(*leases)), cast(Cloud, Things(*vms)), "", _clock)
     found.vms = {vm["id"]: vm["tags"][LEASE] for vm in vms}
     return found
 

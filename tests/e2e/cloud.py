@@ -80,6 +80,10 @@ class Cloud:
         place = {name: vm[name] for name in ("provider", "account", "region", "zone", "instance_type", "market")}
         return self._plant({**place, "tags": vm["tags"]})
 
+    def forward(self, seconds: float) -> None:
+        """Moves the time of all clouds forward."""
+        self._post("/_sim/forward", {"seconds": seconds})
+
     @contextmanager
     def fault(self, operation: str, mode: str, **details: Any) -> Iterator[None]:
         """The next call meets a fault, of AWS unless `details` say `provider`; not so afterwards."""

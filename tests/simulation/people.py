@@ -142,20 +142,24 @@ class People:
 
     # --- leases -------------------------------------------------------------------------------------------
 
-    def create(self, count: int = 1, tries: int = 1) -> None:
-        """Equal requests for leases. Without an offering at present they are sent again a little later."""
+    def create(self, count: int = 1) -> None:
+        """Equal requests for leases."""
         random, principal, wish = self._random, self.principal(self._random.choice(self.tenants)), self.wish()
-        without_offering = sum(not self._create(principal, wish) for _ in range(count))
-        if without_offering and tries < _MOST_TRIES:
-            again = partial(self.create, without_offering, tries + 1)
-            self._grounds.scheduler.after(_TRY_AGAIN * random.random(), again)
-
-    def _create(self, principal: Principal, wish: dict[str, Any]) -> bool:
-        """False: no offering fits at present."""
-        random, grounds = self._random, self._grounds
         ttl, waits = int(random.choice([120, 600, 1500]) * random.uniform(0.5, 1.5)), random.choice([0, 120, 900])
         request = replace(LeaseRequest.from_json(wish), name=None, ttl_seconds=ttl, wait_seconds=waits)
         new = CreateLease(tenant_id=None, request=request, max_cost=self._cap(), startup_script=None)
+        self._send(principal, new, count)
+
+    def _send(self, principal: Principal, new: CreateLease, count: int, tries: int = 1) -> None:
+        """Without an offering at present the requests are sent again a little later."""
+        without_offering = sum(not self._create(principal, new) for _ in range(count))
+        if without_offering and tries < _MOST_TRIES:
+            again = partial(self._send, principal, new, without_offering, tries + 1)
+            self._grounds.scheduler.after(_TRY_AGAIN * self._random.random(), again)
+
+    def _create(self, principal: Principal, new: CreateLease) -> bool:
+        """False: no offering fits at present."""
+        grounds, ttl = self._grounds, new.request.ttl_seconds
         answer = attempt(grounds, "lease", "created", self._creation.create(principal, new, None, _id))
         if isinstance(answer, ServiceError):
             return not isinstance(answer, NoOffering)

@@ -69,7 +69,9 @@ def test_old_tries_are_forgotten(store: Store) -> None:
 def test_a_vm_that_was_requested_before_the_refusal_does_not_end_the_cool_off(store: Store) -> None:
     make(store)
     refuse(store)
-    before = store.first(select((offering.c.refused_at - text("interval '1 second'")).label("before"))).before
+    row = store.first(select((offering.c.refused_at - text("interval '1 second'")).label("before")))
+    assert row is not None
+    before = row.before
     store.run(offering_stats.launched(KEY, sent_at=before))
     assert known(store).cool_count == 1
     store.run(offering_stats.launched(KEY, sent_at=before + timedelta(seconds=2)))

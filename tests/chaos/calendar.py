@@ -1,0 +1,90 @@
+"""The time of a stack: ahead of the machine's, so that days and a month end while the storm goes on.
+
+`now()` of a schema before `pg_catalog` in the search path adds the seconds that a file names. The file is read at most
+once in a transaction. The clouds are ahead by as much. See tests/workers/virtual_time.py for the same in one process.
+"""
+
+import time
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import psycopg
+from psycopg import sql
+
+from app.local.embedded_postgres import DATABASE
+from tests.e2e.cloud import Cloud
+from tests.e2e.stack import Stack
+
+_AFTER_MIDNIGHT = timedelta(seconds=5)
+_PREPARE = """
+DO $$
+DECLARE found record;
+BEGIN
+    CREATE SCHEMA IF NOT EXISTS calendar;
+    GRANT USAGE ON SCHEMA calendar TO PUBLIC;
+    CREATE OR REPLACE FUNCTION calendar.now() RETURNS timestamptz LANGUAGE plpgsql STABLE SECURITY DEFINER COST 1 AS $f$
+        DECLARE ahead text := pg_catalog.current_setting('calendar.ahead', true);
+        BEGIN
+            IF ahead IS NULL OR ahead OPERATOR(pg_catalog.=) '' THEN
+                ahead := pg_catalog.pg_read_file({file});
+                PERFORM pg_catalog.set_config('calendar.ahead', ahead, true);
+            END IF;
+            RETURN pg_catalog.now() OPERATOR(pg_catalog.+) pg_catalog.make_interval(secs => ahead::pg_catalog.float8);
+        END
+    $f$;
+    FOR found IN
+        SELECT attrelid::regclass AS name, attname FROM pg_attrdef
+        JOIN pg_attribute ON attrelid = adrelid AND attnum = adnum WHERE pg_get_expr(adbin, adrelid) = 'now()'
+    LOOP
+        EXECUTE format('ALTER TABLE %s ALTER COLUMN %I SET DEFAULT calendar.now()', found.name, found.attname);
+    END LOOP;
+    EXECUTE format('ALTER DATABASE %I SET search_path = calendar, pg_catalog, public', current_database());
+END $$
+"""
+_RECONNECT = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+
+
+class Calendar:
+    """The storm begins shortly before midnight of the last but one day of a month."""
+
+    def __init__(self, stack: Stack, cloud: Cloud, until_midnight: timedelta) -> None:
+        self._stack = stack
+        self._cloud = cloud
+        self._file: Path = stack.home.path.with_name("ahead")
+        self._ahead = 0.0
+        self._last_day = last_day = _next_month(self.now()) - timedelta(days=1)
+        self._forward(last_day - until_midnight)
+
+    def prepare(self) -> None:
+        """Makes the database read this time: at the start, and after each restore. Connections are made anew."""
+        url = self._stack.cluster.url(DATABASE, "postgres")
+        with psycopg.connect(url, autocommit=True) as connection:
+            connection.execute(sql.SQL(_PREPARE).format(file=sql.Literal(str(self._file))))
+            connection.execute(_RECONNECT)
+
+    def now(self) -> datetime:
+        """The time of the stack."""
+        return datetime.fromtimestamp(time.time() + self._ahead, UTC)
+
+    def is_past_first_midnight(self) -> bool:
+        """Whether the last day of the month has begun, some seconds ago."""
+        return self.now() > self._last_day + _AFTER_MIDNIGHT
+
+    def next_midnight_in(self, seconds: float) -> None:
+        """Goes forward: the next midnight comes after so many seconds."""
+        tomorrow = self.now().replace(hour=0, minute=0, second=0, microsecond=0) + timedelta(days=1)
+        self._forward(tomorrow - timedelta(seconds=seconds))
+
+    def _forward(self, moment: datetime) -> None:
+        seconds = (moment - self.now()).total_seconds()
+        if seconds > 0:
+            self._ahead += seconds
+            written = self._file.with_suffix(".new")
+            written.write_text(f"{self._ahead:.6f}", encoding="ascii")
+            written.rename(self._file)
+            self._cloud.forward(seconds)
+
+
+def _next_month(moment: datetime) -> datetime:
+    first = moment.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+    return (first + timedelta(days=32)).replace(day=1)
