@@ -1,14 +1,14 @@
 """When an offering last refused: a VM that was requested earlier does not end the cool-off.
 
-Revision: 0043
-Follows: 0042
+Revision: 0044
+Follows: 0043
 """
 
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0043"
-down_revision = "0042"
+revision = "0044"
+down_revision = "0043"
 branch_labels = None
 depends_on = None
 
