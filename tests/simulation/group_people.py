@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Coroutine
 from dataclasses import replace
+from datetime import timedelta
 from functools import cached_property, partial
 from random import Random
 from typing import Any
@@ -11,6 +12,7 @@ from sqlalchemy import select
 from app.db.schema.tables import lease, lease_group
 from app.domain.groups import GroupInterconnect, GroupPlacement, OnMemberLoss
 from app.domain.ids import GroupId, LeaseId, TenantId
+from app.domain.lease_actions import LaterExpiry
 from app.domain.lease_requests import LeaseRequest
 from app.services.errors import ServiceError
 from app.services.group_changes import GroupChanges
@@ -113,6 +115,9 @@ class GroupPeople:
             self._after(random.uniform(0, 0.8 * ttl), partial(self._resize, group_id, principal, new.size))
         if random.random() < 0.3:
             self._after(random.uniform(0, 0.8 * ttl), partial(self._release_member, group_id))
+        for extend in (self._extend, self._extend_member):
+            if random.random() < 0.3:
+                self._after(random.uniform(0, 0.9 * ttl), partial(extend, group_id, principal))
         if random.random() < 0.3:
             self._after(random.choice([5.0, 60.0, ttl]) * random.random(), partial(self.release, group_id, principal))
 
@@ -122,19 +127,39 @@ class GroupPeople:
         if group is not None:
             self._grounds.trace.tell(f"{group_id} has {size} members now")
 
+    def _extend(self, group_id: GroupId, principal: Principal) -> None:
+        later = LaterExpiry(by=timedelta(seconds=self._random.randint(60, 900)))
+
+        async def extended() -> Any:
+            async with self._changes.extend(principal, group_id, later, if_match=IfMatch(), key=None) as reply:
+                return reply.row
+
+        if self._attempt("extended", extended()) is not None:
+            self._grounds.trace.tell(f"{group_id} is extended")
+
+    def _extend_member(self, group_id: GroupId, principal: Principal) -> None:
+        """One member gets a later end than the others."""
+        lease_id = self._some_member(group_id)
+        if lease_id is not None:
+            self._people.extend(lease_id, principal)
+
     def release(self, group_id: GroupId, principal: Principal) -> None:
         """Ends the group."""
         if self._attempt("released", self._changes.release(principal, group_id, IfMatch())) is not None:
             self._grounds.trace.tell(f"{group_id} is released")
 
     def _release_member(self, group_id: GroupId) -> None:
+        lease_id = self._some_member(group_id)
+        if lease_id is not None:
+            self._grounds.scheduler.count("group: member released")
+            self._people.release(lease_id)
+
+    def _some_member(self, group_id: GroupId) -> LeaseId | None:
         members = (
             select(lease.c.id).where(lease.c.group_id == group_id, lease.c.ended_at.is_(None)).order_by(lease.c.id)
         )
         rows = self._people.do(members)[0].all()
-        if rows:
-            self._grounds.scheduler.count("group: member released")
-            self._people.release(LeaseId(self._random.choice(rows).id))
+        return LeaseId(self._random.choice(rows).id) if rows else None
 
     def end_most(self, within: float) -> None:
         """Most groups are released within so many seconds. The others come to their own end."""

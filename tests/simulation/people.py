@@ -191,7 +191,7 @@ class People:
     def _plan_changes(self, lease_id: LeaseId, principal: Principal, ttl: float) -> None:
         random, scheduler = self._random, self._grounds.scheduler
         if random.random() < 0.4:
-            scheduler.after(random.uniform(0, ttl * 1.1), partial(self._extend, lease_id, principal))
+            scheduler.after(random.uniform(0, ttl * 1.1), partial(self.extend, lease_id, principal))
         if random.random() < 0.5:
             scheduler.after(random.choice([5.0, 60.0, ttl]) * random.random(), partial(self.release, lease_id))
         if self._grounds.settings.agent == "on" and self._gpu_random.random() < _KEEPS:
@@ -260,7 +260,7 @@ class People:
         if self._random.random() < 0.5:
             self._grounds.hints.append(lease_id)
 
-    def _extend(self, lease_id: LeaseId, principal: Principal) -> None:
+    def extend(self, lease_id: LeaseId, principal: Principal) -> None:
         until = self._grounds.scheduler.time + timedelta(seconds=self._random.uniform(60, 900))
         answer = attempt(self._grounds, "lease", "extended", self._extended(lease_id, principal, until))
         if not isinstance(answer, ServiceError):
