@@ -52,6 +52,7 @@ class Calendar:
         self._cloud = cloud
         self._file: Path = stack.home.path.with_name("ahead")
         self._ahead = 0.0
+        self._is_last_day = False
         self._last_day = last_day = _next_month(self.now()) - timedelta(days=1)
         self._forward(last_day - until_midnight)
 
@@ -70,10 +71,15 @@ class Calendar:
         """Whether the last day of the month has begun, some seconds ago."""
         return self.now() > self._last_day + _AFTER_MIDNIGHT
 
+    def is_last_day(self) -> bool:
+        """Whether no more time is passed over: from now on a lease reaches its spend cap while workers look."""
+        return self._is_last_day
+
     def next_midnight_in(self, seconds: float) -> None:
         """Goes forward: the next midnight comes after so many seconds."""
         tomorrow = self.now().replace(hour=0, minute=0, second=0, microsecond=0) + timedelta(days=1)
         self._forward(tomorrow - timedelta(seconds=seconds))
+        self._is_last_day = True
 
     def _forward(self, moment: datetime) -> None:
         seconds = (moment - self.now()).total_seconds()

@@ -24,6 +24,8 @@ _USD_PER_HOUR = {"A100": 5.0, "T4": 1.2, "H100": 15.0, "g5.xlarge": 1.2, "g2-sta
 _OTHERS_USD_PER_HOUR = 4.5
 _LATE_SECONDS = 60.0
 """A cloud that is away ends nothing. A hold ends nothing either, until the operator resumes: its time is added."""
+TERM_SECONDS = 2 * 86_400
+"""Longer than the run, in which nearly a day passes at once."""
 _PERIODS = ("day", "month")
 _ROUNDING = Decimal("0.000001")
 _REPORT_SECONDS = 90.0
@@ -38,10 +40,12 @@ class Purse:
         self._tenant = tenant
         self._seed = seed
         self._budgets: dict[str, str] = {}
+        self._since = ""
 
     def open(self) -> None:
         """Budgets that nothing exceeds, in each scope and of each effect."""
         key_id = self._tenant.get("/v1/me")["key_id"]
+        self._since = self._tenant.get("/v1/costs", bucket="hour")["as_of"]
         scopes: tuple[tuple[dict[str, str], str, str], ...] = (
             ({"kind": "tenant"}, "lifetime", "notify"),
             ({"kind": "key", "key_id": key_id}, "lifetime", "end"),
@@ -56,11 +60,11 @@ class Purse:
             name = scope.get("label", scope["kind"])
             self._budgets[answer.json()["id"]] = name if period == "lifetime" else f"{name} of a {period}"
 
-    def wish(self, number: int, wish: Json) -> Json:
-        """The wish with a team, and every third with a spend cap of a few minutes."""
+    def wish(self, number: int, wish: Json, *, capped: bool) -> Json:
+        """The wish with a team and a term of days, and where `capped` every third with a spend cap of a few minutes."""
         chance = random.Random(self._seed * 1_000_003 + number)
-        labelled = {**wish, "labels": {"team": chance.choice(TEAMS)}}
-        if number % _CAPPED:
+        labelled = {**wish, "labels": {"team": chance.choice(TEAMS)}, "ttl_seconds": TERM_SECONDS}
+        if number % _CAPPED or not capped:
             return labelled
         cost = _rate(wish) * chance.uniform(*_CAP_SECONDS) / 3600
         return {**labelled, "max_cost": f"{cost:.4f}"}
@@ -166,14 +170,14 @@ class Purse:
         sums: dict[str, Decimal] = defaultdict(Decimal)
         closed: dict[str, Decimal] = defaultdict(Decimal)
         recorded_until = self._recorded_until()
-        for item in self._tenant.items("/v1/costs", bucket="hour", group_by="lease"):
+        for item in self._tenant.items("/v1/costs", bucket="hour", group_by="lease", **{"from": self._since}):
             sums[item["group"]["lease"]] += Decimal(item["cost"])
             if datetime.fromisoformat(item["start"]) < recorded_until:
                 closed[item["group"]["lease"]] += Decimal(item["cost"])
         return sums, closed
 
     def _focus(self) -> dict[str, Decimal]:
-        """Closed hours of this month and, in its first hours, of the month before."""
+        """Closed hours of each month of the run."""
         sums: dict[str, Decimal] = defaultdict(Decimal)
         for month in self._months():
             answer = self._tenant.http.get("/v1/costs/focus", params={"month": month})
@@ -185,7 +189,7 @@ class Purse:
         return sums
 
     def _months(self) -> list[str]:
-        report = self._tenant.get("/v1/costs", bucket="hour")
+        report = self._tenant.get("/v1/costs", bucket="hour", **{"from": self._since})
         return sorted({report["starts_at"][:7], report["as_of"][:7]})
 
 

@@ -27,7 +27,7 @@ from tests.chaos.group_acts import GroupActs
 from tests.chaos.group_truth import GroupTruth
 from tests.chaos.judgement import Judge
 from tests.chaos.losses import Losses
-from tests.chaos.money import Purse
+from tests.chaos.money import TERM_SECONDS, Purse
 from tests.chaos.orders import Order, orders
 from tests.chaos.plan import ASKING_SHARE, FAULTS, FIRST_MIDNIGHT_SHARE, Event, Happening, Wanted, events
 from tests.chaos.timeline import Line, Timeline
@@ -76,6 +76,7 @@ class Storm:
         operator.wait_for_offerings(*CLOUDS)
         self._may_ask.set()
         with operator.tenant("chaos", _AMPLE) as tenant, self._duty.on_duty():
+            operator.patch(f"/v1/tenants/{tenant.id}", {"max_ttl_seconds": TERM_SECONDS})
             self._losses = Losses(tenant, self._installation.cloud, self._installation.database_url, self._calendar.now)
             self._purse = Purse(tenant, self._wanted.seed, self._installation.database_url)
             self._groups = GroupTruth(self._installation, tenant, self._course, self._losses)
@@ -117,7 +118,7 @@ class Storm:
         pace = self._wanted.seconds * ASKING_SHARE / self._wanted.leases
         self._timeline.wait_for(Line.ASKING, order.number * pace)
         self._room.wait()
-        wish = self._purse.wish(order.number, order.lease)
+        wish = self._purse.wish(order.number, order.lease, capped=self._calendar.is_last_day())
         make = self._make_leases if order.group is None else self._make_group
         end = order.number + order.leases
         reached = math.inf if end == self._wanted.leases else end * pace
@@ -151,8 +152,8 @@ class Storm:
 
     def _make_group(self, tenant: Tenant, order: Order, wish: Json) -> list[str]:
         assert order.group is not None
-        money = {name: wish[name] for name in ("labels", "max_cost") if name in wish}
-        body = {**order.group, "lease": {**order.group["lease"], **money}}
+        terms = {name: wish[name] for name in ("labels", "max_cost", "ttl_seconds") if name in wish}
+        body = {**order.group, "lease": {**order.group["lease"], **terms}}
         group = tenant.create_group_at_any_rate(body, f"chaos-{self._wanted.seed}-{order.number}")
         self._course.groups.append(group["id"])
         if "max_cost" in wish:
