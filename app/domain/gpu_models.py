@@ -72,6 +72,9 @@ ALIASES: Mapping[str, tuple[Alias, ...]] = MappingProxyType(
 _ARM64_SYSTEMS = re.compile(r"(^|[^a-z0-9])(a4x|p6e|gb[23]00|gh200)(?![a-z0-9])")
 """Names of systems with Arm CPUs, of their GPUs and of the instance types of EC2, Compute Engine and Azure that have them."""
 
+_CONFIDENTIAL = re.compile(r"(^|_)ncc[0-9]+[a-z]*_")
+"""Azure's sizes of confidential VMs with GPUs, such as Standard_NCC40ads_H100_v5."""
+
 _PREFIXES = ("nvidia", "tesla", "amd", "instinct")
 _SEPARATORS = re.compile(r"[^a-z0-9]+")
 _BRIEF_SIZE = re.compile(r"(?<=[0-9])g(ib)?$")
@@ -94,6 +97,11 @@ def resolve(text: str, catalogue: Iterable[str]) -> GpuModel | None:
 def is_arm64_system(text: str) -> bool:
     """Whether `text` names a GPU or an instance type of a system with Arm CPUs. Such a system needs an arm64 image."""
     return _ARM64_SYSTEMS.search(text.lower().replace("_", "-")) is not None
+
+
+def is_confidential(text: str) -> bool:
+    """Whether `text` names an instance type of confidential VMs. Such a VM needs another security type and image."""
+    return _CONFIDENTIAL.search(text.lower()) is not None
 
 
 def nearest(text: str, catalogue: Iterable[str]) -> str | None:

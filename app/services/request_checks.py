@@ -127,6 +127,8 @@ def _unknown_type(number: int, name: str, names: CatalogueNames) -> ServiceError
 def _hint(name: str, near: str | None) -> str:
     if gpu_models.is_arm64_system(name):
         return "it has Arm CPUs and needs another image, and gpulease launches x86-64 images only. "
+    if gpu_models.is_confidential(name):
+        return "it is a size of confidential VMs, and gpulease does not launch those. "
     return _guess(near)
 
 

@@ -27,6 +27,7 @@ ND_A100, NDM_A100 = "standardNDASv4_A100Family", "standardNDAMSv4_A100Family"
 ND_H100, ND_H200, ND_MI300X = "standardNDSH100v5Family", "standardNDISRH200V5Family", "standardNDISRMI300XV5Family"
 NC_T4, NC_A100 = "Standard NCASv3_T4 Family", "StandardNCADSA100v4Family"
 NC_H100, NV_A10 = "StandardNCadsH100v5Family", "StandardNVADSA10v5Family"
+NC_RTX = "StandardNCdsRTXPRO6000BSEv6XLFamily"
 SPOT_CORES = "lowPriorityCores"
 QUOTA_NAMES = {
     SPOT_CORES: "Total Regional Spot vCPUs",
@@ -39,6 +40,7 @@ QUOTA_NAMES = {
     NC_A100: "Standard NCADSA100v4 Family vCPUs",
     NC_H100: "Standard NCadsH100v5 Family vCPUs",
     NV_A10: "Standard NVADSA10v5 Family vCPUs",
+    NC_RTX: "Standard NCdsRTXPRO6000BSEv6XL Family vCPUs",
 }
 
 _SIZES: dict[str, tuple[str, int, int, tuple[str, str, int, int], str]] = {
@@ -48,6 +50,7 @@ _SIZES: dict[str, tuple[str, int, int, tuple[str, str, int, int], str]] = {
     "Standard_ND96isr_H100_v5": (ND_H100, 96, 1900, ("H100", "NVIDIA", 8, 80), "98.32"),
     "Standard_ND96isr_H200_v5": (ND_H200, 96, 1850, ("H200", "NVIDIA", 8, 141), "84.8"),
     "Standard_ND96isr_MI300X_v5": (ND_MI300X, 96, 1850, ("MI300X", "AMD", 8, 192), "48"),
+    "Standard_ND96is_MI300X_v5": (ND_MI300X, 96, 1850, ("MI300X", "AMD", 8, 192), "48"),
     "Standard_NC4as_T4_v3": (NC_T4, 4, 28, ("T4", "NVIDIA", 1, 16), "0.526"),
     "Standard_NC8as_T4_v3": (NC_T4, 8, 56, ("T4", "NVIDIA", 1, 16), "0.752"),
     "Standard_NC16as_T4_v3": (NC_T4, 16, 110, ("T4", "NVIDIA", 1, 16), "1.204"),
@@ -57,12 +60,21 @@ _SIZES: dict[str, tuple[str, int, int, tuple[str, str, int, int], str]] = {
     "Standard_NC96ads_A100_v4": (NC_A100, 96, 880, ("A100", "NVIDIA", 4, 80), "14.692"),
     "Standard_NC40ads_H100_v5": (NC_H100, 40, 320, ("H100", "NVIDIA", 1, 94), "6.98"),
     "Standard_NC80adis_H100_v5": (NC_H100, 80, 640, ("H100", "NVIDIA", 2, 94), "13.96"),
+    "Standard_NC24lds_xl_RTXPRO6000BSE_v6": (NC_RTX, 24, 72, ("RTX PRO 6000", "NVIDIA", 1, 24), "1.15"),
+    "Standard_NC36ds_xl_RTXPRO6000BSE_v6": (NC_RTX, 36, 132, ("RTX PRO 6000", "NVIDIA", 1, 24), "1.465"),
+    "Standard_NC36lds_xl_RTXPRO6000BSE_v6": (NC_RTX, 36, 72, ("RTX PRO 6000", "NVIDIA", 1, 24), "1.243"),
+    "Standard_NC72ds_xl_RTXPRO6000BSE_v6": (NC_RTX, 72, 264, ("RTX PRO 6000", "NVIDIA", 1, 48), "2.75"),
+    "Standard_NC72lds_xl_RTXPRO6000BSE_v6": (NC_RTX, 72, 132, ("RTX PRO 6000", "NVIDIA", 1, 48), "2.486"),
+    "Standard_NC144ds_xl_RTXPRO6000BSE_v6": (NC_RTX, 144, 516, ("RTX PRO 6000", "NVIDIA", 1, 96), "5.5"),
+    "Standard_NC144lds_xl_RTXPRO6000BSE_v6": (NC_RTX, 144, 264, ("RTX PRO 6000", "NVIDIA", 1, 96), "4.972"),
+    "Standard_NC288ds_xl_RTXPRO6000BSE_v6": (NC_RTX, 288, 1032, ("RTX PRO 6000", "NVIDIA", 2, 96), "11"),
+    "Standard_NC288lds_xl_RTXPRO6000BSE_v6": (NC_RTX, 288, 516, ("RTX PRO 6000", "NVIDIA", 2, 96), "9.944"),
     "Standard_NV6ads_A10_v5": (NV_A10, 6, 55, ("A10", "NVIDIA", 1, 4), "0.454"),
     "Standard_NV36ads_A10_v5": (NV_A10, 36, 440, ("A10", "NVIDIA", 1, 24), "3.2"),
 }
 _SOLD_IN: dict[str, dict[str, str]] = {
     # zone numbers per family; none: in the region as a whole
-    "eastus": {NC_T4: "123", NC_A100: "12", ND_A100: "", NDM_A100: "", ND_H100: "2", NV_A10: "1"},
+    "eastus": {NC_T4: "123", NC_A100: "12", ND_A100: "", NDM_A100: "", ND_H100: "2", NV_A10: "1", NC_RTX: "3"},
     "eastus2": {NC_T4: "123", NC_A100: "123", NC_H100: "12", ND_H100: "", ND_H200: "", ND_MI300X: ""},
     "westeurope": {NC_T4: "12", NC_A100: "13", ND_A100: ""},
 }

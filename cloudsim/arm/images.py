@@ -17,6 +17,8 @@ _VERSIONS = {
 }
 _WITH_TERMS = frozenset({"example-vendor"})
 """Publishers whose images are sold: a VM must name their plan."""
+_VIRTUAL = frozenset({"A10", "RTX PRO 6000"})
+"""GPUs that Azure shows to VMs as virtual ones: they need NVIDIA's GRID driver."""
 _GALLERY_VERSIONS = {"1.0.0": False, "1.1.0": False, "2.0.0": True}
 """Versions of every gallery image, and whether `latest` leaves each out."""
 _GALLERY_GIB = 256
@@ -69,7 +71,7 @@ def drives(image: str, gpu: Gpu) -> bool:
     """Whether the image has the driver of the GPU; a tenant's own image may have any."""
     if image.startswith("/"):
         return True
-    return ("rocm" in image) == (gpu.manufacturer == "AMD") and ("grid" in image or gpu.name != "A10")
+    return ("rocm" in image) == (gpu.manufacturer == "AMD") and ("grid" in image or gpu.name not in _VIRTUAL)
 
 
 def versions(call: Call) -> Answer:

@@ -50,6 +50,9 @@ _MODELS = (
     _Model("V100", 16_384, "V100", 300, 1_530),
     _Model("RTX PRO 4500", 32_768, "L4", 200, 2_407, "NVIDIA RTX PRO 4500 Blackwell", 32_623),
     _Model("RTX PRO Server 6000", 98_304, "L4", 600, 2_430, "NVIDIA RTX PRO 6000 Blackwell Server Edition", 97_887),
+    _Model("RTX PRO 6000", 24_576, "L4", 600, 2_430, "NVIDIA RTX Pro 6000 Blackwell DC-1-24Q", 24_576),
+    _Model("RTX PRO 6000", 49_152, "L4", 600, 2_430, "NVIDIA RTX Pro 6000 Blackwell DC-2-48Q", 49_152),
+    _Model("RTX PRO 6000", 98_304, "L4", 600, 2_430, "NVIDIA RTX PRO 6000 Blackwell Server Edition", 97_887),
     _Model("MI300X", 196_608, "H200", 750, 2_100, "AMD Instinct MI300X", 196_592),
 )
 """What NVML (for the last one, amd-smi) calls the GPUs of the catalogues, and how much memory it tells of."""

@@ -126,6 +126,13 @@ async def test_a_system_with_arm_cpus_is_refused_with_the_reason(alice: Caller, 
     assert "has Arm CPUs and needs another image" in problem["detail"]
 
 
+async def test_a_size_of_confidential_vms_is_refused_with_the_reason(alice: Caller) -> None:
+    wish = body(gpu=None, instance_types=["Standard_NCC40ads_H100_v5"])
+    problem = (await alice.post("/v1/leases", json=wish)).json()
+    assert problem["code"] == "unknown_instance_type"
+    assert "size of confidential VMs" in problem["detail"]
+
+
 async def test_a_price_cap_may_fit_later_while_a_price_is_missing(alice: Caller, fleet: Fleet) -> None:
     fleet.run("UPDATE offering SET price_per_hour = NULL WHERE zone = 'us-east-1b'")
     answer = await alice.post("/v1/leases", json=body(max_price_per_hour="0.10"))

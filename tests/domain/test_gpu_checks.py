@@ -141,6 +141,7 @@ def test_a_gpu_that_failed_lately_is_recognised() -> None:
         ("Tesla T4", "T4"),
         ("NVIDIA H100 80GB HBM3", "H100"),
         ("NVIDIA RTX PRO 6000 Blackwell Server Edition", "RTX PRO 6000"),
+        ("NVIDIA RTX Pro 6000 Blackwell DC-4-96Q", "RTX PRO 6000"),
         ("AMD Instinct MI300X VF", "MI300X"),
     ],
 )

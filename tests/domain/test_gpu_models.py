@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from app.domain.gpu_models import ALIASES, GpuModel, is_arm64_system, nearest, resolve
+from app.domain.gpu_models import ALIASES, GpuModel, is_arm64_system, is_confidential, nearest, resolve
 
 ROOT = Path(__file__).resolve().parents[2]
 CATALOGUE = {
@@ -81,3 +81,11 @@ def test_every_model_of_the_shipped_catalogues_has_spellings_and_each_spelling_o
 )
 def test_systems_with_arm_cpus_are_known_by_name(text: str, *, is_arm64: bool) -> None:
     assert is_arm64_system(text) is is_arm64
+
+
+@pytest.mark.parametrize(
+    ("text", "confidential"),
+    [("Standard_NCC40ads_H100_v5", True), ("Standard_NC40ads_H100_v5", False), ("Standard_NC24ads_A100_v4", False)],
+)
+def test_sizes_of_confidential_vms_are_known_by_name(text: str, *, confidential: bool) -> None:
+    assert is_confidential(text) is confidential

@@ -73,8 +73,12 @@ def test_an_image_without_gvnic_gets_the_interface_that_the_cloud_chooses() -> N
 @pytest.mark.parametrize("kind", azure.load().types.values(), ids=lambda kind: kind.name)
 def test_azure(kind: InstanceType) -> None:
     image = azure_images.DEFAULTS.get(kind.gpu.driver)
-    assert (image is None) == (kind.gpu.driver is Driver.NVIDIA_GRID) == ("_A10_v5" in kind.name)
-    assert ("rocm" in (image or "")) == kind.name.startswith("Standard_ND96isr_MI")
+    assert (
+        (image is None)
+        == (kind.gpu.driver is Driver.NVIDIA_GRID)
+        == kind.name.endswith(("_A10_v5", "_RTXPRO6000BSE_v6"))
+    )
+    assert ("rocm" in (image or "")) == ("_MI300X_" in kind.name)
     for security_type, profile in (
         ("Standard", {"securityType": "Standard"}),
         (
@@ -161,31 +165,41 @@ def test_the_simulated_google_refuses_what_google_refuses(sim: Control, tmp_path
         gcp_provider.launch("us-central1", params)
 
 
-def test_an_amd_gpu_gets_ready_with_amds_driver_alone(sim: Control) -> None:
+@pytest.mark.parametrize("name", ["Standard_ND96isr_MI300X_v5", "Standard_ND96is_MI300X_v5"])
+def test_an_amd_gpu_gets_ready_with_amds_driver_alone(sim: Control, name: str) -> None:
     provider = AzureProvider(azure_accounts.account(sim.url, subnet_ids=SUBNETS), read_settings())
     for driver, is_ready in ((Driver.AMD_ROCM, True), (Driver.NVIDIA, False)):
         wish = azure_spec(
-            owner(lease=f"lease_{driver}"),
+            owner(lease=f"lease_{driver}_{name}"),
             region="eastus2",
             zone="eastus2",
-            instance_type="Standard_ND96isr_MI300X_v5",
+            instance_type=name,
             image=provider.image("eastus2", None, driver),
         )
         vm = provider.launch("eastus2", provider.plan(wish))
         assert bool(provider.ready("eastus2", [vm.id])) is is_ready
 
 
-def test_a_part_of_a_gpu_gets_ready_with_the_image_that_the_account_names(sim: Control) -> None:
+@pytest.mark.parametrize(
+    ("name", "zone"),
+    [
+        ("Standard_NV6ads_A10_v5", "eastus-1"),
+        ("Standard_NC36ds_xl_RTXPRO6000BSE_v6", "eastus-3"),
+        ("Standard_NC288lds_xl_RTXPRO6000BSE_v6", "eastus-3"),
+    ],
+)
+def test_a_virtual_gpu_gets_ready_with_the_image_that_the_account_names(sim: Control, name: str, zone: str) -> None:
     grid = {"nvidia_grid": "example-vendor:gpu-workstation:2404-grid:latest"}
     provider = AzureProvider(azure_accounts.account(sim.url, driver_images=grid), read_settings())
     plain = AzureProvider(azure_accounts.account(sim.url), read_settings())
-    name = "Standard_NV6ads_A10_v5"
     assert obstacles(plain, "eastus")[name, Market.SPOT] is Obstacle.NO_DRIVER_IMAGE
     assert obstacles(provider, "eastus")[name, Market.SPOT] is None
     image = provider.image("eastus", None, Driver.NVIDIA_GRID)
-    vm = provider.launch("eastus", provider.plan(azure_spec(instance_type=name, image=image)))
+    wish = azure_spec(owner(lease=f"lease_{name}"), zone=zone, instance_type=name, image=image)
+    vm = provider.launch("eastus", provider.plan(wish))
     assert provider.ready("eastus", [vm.id])
-    without_terms = azure_spec(owner(lease="lease_b"), instance_type=name, image=replace(image, purchase_plan=None))
+    unsold = replace(image, purchase_plan=None)
+    without_terms = azure_spec(owner(lease=f"lease_b_{name}"), zone=zone, instance_type=name, image=unsold)
     params = provider.plan(without_terms)
     with pytest.raises(InvalidSpec, match="Plan"):
         provider.launch("eastus", params)

@@ -182,7 +182,7 @@ def test_limits_are_those_of_gpu_families_and_of_all_vcpus(answer: Answer) -> No
 
 def test_every_size_has_its_facts_and_plausible_prices() -> None:
     found = catalogue.load()
-    assert len(found.types) == 20
+    assert len(found.types) == 30
     prices = {key: price.per_hour for key, price in found.prices.items()}
     for (region, name, market), price in prices.items():
         kind = found.types[name]
