@@ -43,6 +43,7 @@ from app.services.preconditions import IfMatch
 from app.services.principal import Principal
 
 _TRIES = 5
+_TERM_OVER = "The term of the group's members has ended."
 
 
 class _NoRoomFor(Exception):
@@ -95,7 +96,7 @@ class GroupChanges:
     async def extend(
         self, principal: Principal, group_id: str, later: LaterExpiry, *, if_match: IfMatch, key: IdempotencyKey | None
     ) -> AsyncIterator[Reply]:
-        """Extends all members, or none. Afterwards none of them expires before the new time.
+        """Extends all members whose term is not over, or none. Afterwards none of them expires before the new time.
 
         A duration is added to the latest expiry of a member. Raises GroupEnding, and what `LeaseChanges.extend` raises.
         """
@@ -179,7 +180,7 @@ async def _grow(connection: AsyncConnection, principal: Principal, row: Any, siz
     """Admits the additional members, or none: with the terms and the expiry that the others have."""
     terms = (await connection.execute(*template(row.id))).one()
     if terms.ttl <= timedelta(0):
-        raise GroupEnding("The term of the group's members has ended.")
+        raise GroupEnding(_TERM_OVER)
     names = {rank: member_name(row.name, rank) for rank in range(row.size, size)}
     await _check_ranks(connection, row, size)
     await check_member_names(connection, row.tenant_id, list(names.values()))
@@ -217,21 +218,26 @@ async def _grow(connection: AsyncConnection, principal: Principal, row: Any, siz
 
 
 async def _extend(connection: AsyncConnection, principal: Principal, row: Any, later: LaterExpiry) -> list[LeaseId]:
-    """Returns the extended members: those that expire before the new time."""
+    """Returns the extended members: those that expire before the new time.
+
+    A member whose term is over stays as it is: the group treats its end as the loss of a member.
+    """
     running = () if row.desired == Desired.END else (await connection.execute(writes.running_members(row.id))).all()
     if not running:
         raise GroupEnding
     await check_cost_owner(connection, principal, row.key_id)
     named = [statements.named(member.id, principal.tenant_id) for member in sorted(running, key=lambda one: one.id)]
-    members = [(await connection.execute(statements.LOCK, one)).one() for one in named]
+    locked = [(await connection.execute(statements.LOCK, one)).one() for one in named]
+    members = [member for member in locked if not member.over]
+    if not members:
+        raise GroupEnding(_TERM_OVER)
     latest = max(member.expires_at for member in members)
     until = later.after(latest)
     earlier = [member for member in members if member.expires_at < until]
     for member in earlier or members:
         check_extension(member, later, until)
     moved = [await move_expiry(connection, principal, member, until) for member in earlier]
-    for member in moved:
-        await recommit(connection, principal, member)
+    await recommit(connection, principal, row.tenant_id, [member.id for member in moved])
     await connection.execute(writes.change(row.id, {}))
     times = {"before": {"expires_at": latest}, "after": {"expires_at": max(latest, until)}}
     await _record(connection, principal, row, "group.extend", **times)

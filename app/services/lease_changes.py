@@ -1,6 +1,6 @@
 """Changing a lease: name and labels, extending, releasing."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -92,7 +92,7 @@ class LeaseChanges:
                 given = {"cap": changed["max_cost"]} if "max_cost" in changed else {}
                 row = await _written(connection, principal, row.id, event, _columns(changed), given)
                 if _COMMITTED & changed.keys():
-                    await recommit(connection, principal, row)
+                    await recommit(connection, principal, row.tenant_id, [row.id])
         return row
 
     @asynccontextmanager
@@ -205,7 +205,7 @@ async def _extend(
     times = {"before": {"expires_at": row.expires_at}, "after": {"expires_at": until}}
     await record_lease(connection, principal, "lease.extend", row, **times)
     row = await move_expiry(connection, principal, row, until)
-    await recommit(connection, principal, row)
+    await recommit(connection, principal, row.tenant_id, [row.id])
     return row
 
 
@@ -217,16 +217,21 @@ async def move_expiry(connection: AsyncConnection, principal: Principal, row: An
     return await _written(connection, principal, row.id, event, {"expires_at": until, **told, **transitions.WAKE})
 
 
-async def recommit(connection: AsyncConnection, principal: Principal, row: Any) -> None:
-    """Reserves what the changed lease now holds of budgets. The caller has locked the lease. Raises BudgetExceeded."""
-    held = (await connection.execute(*quotas.recommit(row.tenant_id, row.id))).one()
+async def recommit(
+    connection: AsyncConnection, principal: Principal, tenant_id: str, lease_ids: Collection[str]
+) -> None:
+    """Reserves what changed leases of a tenant now hold of budgets: for all of them, or BudgetExceeded.
+
+    The caller has locked the leases.
+    """
+    held = (await connection.execute(*quotas.recommit(tenant_id, lease_ids))).one()
     if held.fits:
         return
-    asked = budgets.asked_by(row.id)
-    refusal = await budget_refusal(connection, row.tenant_id, asked, within=principal.tenant_id)
+    asked = budgets.asked_by(lease_ids)
+    refusal = await budget_refusal(connection, tenant_id, asked, within=principal.tenant_id)
     if refusal is not None:
         raise refusal
-    if not (await connection.execute(*quotas.recommit(row.tenant_id, row.id))).one().fits:
+    if not (await connection.execute(*quotas.recommit(tenant_id, lease_ids))).one().fits:
         raise BudgetExceeded
 
 

@@ -1,6 +1,8 @@
 """Groups through the API: all members are admitted or none, and they end together."""
 
 import asyncio
+from datetime import datetime, timedelta
+from decimal import Decimal
 from typing import Any
 
 import httpx
@@ -386,9 +388,12 @@ async def test_all_members_are_extended_together_and_none_where_a_budget_has_no_
     earlier = await alice.post(f"{path}/extend", json={"expires_at": group["expires_at"]})
     assert (earlier.status_code, earlier.json()["code"]) == (422, "not_later")
     budget = {"scope": {"kind": "tenant"}, "period": "lifetime", "amount": "7.50", "when_exceeded": "refuse"}
-    await alice.post("/v1/budgets", json=budget)
+    before = (await alice.post("/v1/budgets", json=budget)).json()
     refused = await alice.post(f"{path}/extend", json={"extend_by_seconds": 3600})
     assert (refused.status_code, refused.json()["code"]) == (409, "budget_exceeded")
+    asked, hour = Decimal(refused.json()["asked"]), Decimal("1.006")
+    assert abs(asked - 3 * hour) < Decimal("0.01"), "of the whole group"
+    assert abs(Decimal(refused.json()["committed"]) - Decimal(before["committed"])) < Decimal("0.01")
     assert (await alice.get(path)).json()["expires_at"] == answer.json()["expires_at"]
     assert {(await alice.get(f"/v1/leases/{one['id']}")).json()["expires_at"] for one in leases} == {
         answer.json()["expires_at"]
@@ -396,3 +401,20 @@ async def test_all_members_are_extended_together_and_none_where_a_budget_has_no_
     await alice.delete(path)
     ending = await alice.post(f"{path}/extend", json={"extend_by_seconds": 60})
     assert (ending.status_code, ending.json()["code"]) == (409, "group_ending")
+
+
+async def test_a_member_whose_term_is_over_is_not_extended_and_holds_no_other_back(alice: Caller, fleet: Fleet) -> None:
+    """Nobody has handled its end yet. The group treats it as a lost member."""
+    group = await made(alice, size=3, min_size=1, on_member_loss="keep")
+    path, members = f"/v1/groups/{group['id']}", group["members"]
+    run(fleet, group, 0, 1, 2)
+    end_terms = "UPDATE lease SET expires_at = now() - interval '5 seconds' WHERE rank >= %s RETURNING expires_at"
+    (over,) = (row["expires_at"] for row in fleet.run(end_terms, 2))
+    answer = await alice.post(f"{path}/extend", json={"extend_by_seconds": 1800})
+    assert answer.status_code == 200, answer.text
+    ends = [(await alice.get(f"/v1/leases/{one['lease_id']}")).json()["expires_at"] for one in members]
+    later = datetime.fromisoformat(group["expires_at"]) + timedelta(seconds=1800)
+    assert [datetime.fromisoformat(end) for end in ends] == [later, later, over]
+    fleet.run(end_terms, 0)
+    late = await alice.post(f"{path}/extend", json={"extend_by_seconds": 1800})
+    assert (late.status_code, late.json()["code"]) == (409, "group_ending")

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.cli.conftest import Cli
-from tests.cli.fake_api import ACTIVE, TENANT_ID, Answer, FakeApi, Json, a_lease
+from tests.cli.fake_api import ACTIVE, TENANT_ID, Answer, FakeApi, Json, a_lease, problem
 
 ID = "group_01m84jncx1es4vd0pkyemx4c86"
 PATH = f"/v1/groups/{ID}"
@@ -180,3 +180,36 @@ def test_ssh_logs_in_to_the_member_of_a_rank(api: FakeApi, cli: Cli) -> None:
     assert result.stdout.startswith("ssh ")
     assert result.stdout.rstrip().endswith("203.0.113.9 hostname")
     assert cli("group", "ssh", "train", "--rank", "7").exit_code == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "body"),
+    [
+        (["90m"], {"extend_by_seconds": 5400}),
+        (["--until", "2099-06-02T10:00:00Z"], {"expires_at": "2099-06-02T10:00:00Z"}),
+    ],
+)
+def test_a_group_is_extended_by_a_duration_or_until_a_time(
+    arguments: list[str], body: Json, api: FakeApi, cli: Cli
+) -> None:
+    api.documents["POST", f"{PATH}/extend"] = a_group("active", "active", "active", expires_at="2099-06-02T10:00:00Z")
+    extended = cli("group", "extend", "train", *arguments)
+    assert extended.exit_code == 0, extended.output
+    assert [asked.body for asked in api.calls("POST", f"{PATH}/extend")] == [body]
+    assert "2/2 members" in extended.stdout
+
+
+@pytest.mark.parametrize("arguments", [[], ["1h", "--until", "2h"]])
+def test_the_extension_of_a_group_needs_a_duration_or_a_time_and_not_both(arguments: list[str], cli: Cli) -> None:
+    refused = cli("group", "extend", "train", *arguments)
+    assert refused.exit_code == 2
+    assert "give either DURATION" in refused.stderr
+
+
+def test_a_refusal_of_a_groups_extension_states_its_amounts(api: FakeApi, cli: Cli) -> None:
+    amounts = {"budget": "7.50", "spent": "0.00", "committed": "6.04", "asked": "3.02", "resets_at": None}
+    api.refusals["POST", f"{PATH}/extend"] = problem(409, "budget_exceeded", "no room", **amounts)
+    refused = cli("group", "extend", "train", "1h")
+    assert refused.exit_code == 1
+    assert "budget_exceeded" in refused.stderr
+    assert all(amount in refused.stderr for amount in ("7.50", "6.04", "3.02"))

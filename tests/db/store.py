@@ -240,7 +240,7 @@ class Store:
         with self.database.begin() as connection:
             connection.execute(*commitments.share_tenant(lease_id, within=tenant_id))
             connection.execute(update(lease).where(lease.c.id == lease_id).values(labels=dict(labels)))
-            fits = bool(connection.execute(*quotas.recommit(tenant_id, lease_id)).one().fits)
+            fits = bool(connection.execute(*quotas.recommit(tenant_id, [lease_id])).one().fits)
             if not fits:
                 connection.rollback()
         return fits

@@ -89,8 +89,9 @@ async def extend_group(
 ) -> Response:
     """Extend all members of a group, or none, by a duration or to a time.
 
-    A duration is added to the latest expiry of a member. Afterwards no member expires before the new time. The limits of
-    `POST /v1/leases/{id}/extend` hold for each member.
+    A duration is added to the latest expiry of a member. Afterwards no member expires before the new time. A member whose
+    term is already over is not extended: the group loses it. The limits of `POST /v1/leases/{id}/extend` hold for each
+    member.
     """
     repeat = idempotency_key(request, principal, key, body)
     call = services.group_changes.extend(principal, group_id, later_expiry(body), if_match=if_match, key=repeat)

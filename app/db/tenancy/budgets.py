@@ -1,6 +1,6 @@
 """Statements about budgets as such. What leases hold of them is in `app.db.tenancy.commitments`."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
@@ -193,13 +193,13 @@ _FOR_NEW = text(
     bindparam("labels", type_=Json),
     bindparam("members", type_=Integer),
 )
-_FOR_LEASE = text(
+_FOR_LEASES = text(
     f"""
-    WITH {commitments.held_by("l.id = :lease_id", rate=commitments.PRESENT_RATE, joining=commitments.BASE_NOW)}
-    SELECT substr(w.resource, {len(PREFIX) + 1}) AS id, w.amount - coalesce(c.amount, 0) AS asked
-    FROM budgeted w LEFT JOIN quota_claim c ON c.lease_id = w.lease_id AND c.resource = w.resource
+    WITH {commitments.held_by("l.id = ANY(CAST(:leases AS text[]))", rate=commitments.PRESENT_RATE, joining=commitments.BASE_NOW)}
+    SELECT substr(w.resource, {len(PREFIX) + 1}) AS id, sum(w.amount - coalesce(c.amount, 0)) AS asked
+    FROM budgeted w LEFT JOIN quota_claim c ON c.lease_id = w.lease_id AND c.resource = w.resource GROUP BY w.resource
     """
-).bindparams(bindparam("lease_id", type_=Id))
+)
 
 
 def asked_by_new(parameters: Mapping[str, Any]) -> Bound[Any]:
@@ -208,9 +208,9 @@ def asked_by_new(parameters: Mapping[str, Any]) -> Bound[Any]:
     return Bound(_FOR_NEW, {name: parameters[name] for name in names})
 
 
-def asked_by(lease_id: str) -> Bound[Any]:
-    """(id, asked): what a lease would hold besides of the budgets that count it, after what the transaction wrote."""
-    return Bound(_FOR_LEASE, {"lease_id": lease_id})
+def asked_by(lease_ids: Collection[str]) -> Bound[Any]:
+    """(id, asked): what leases would hold besides of the budgets that count them, after what the transaction wrote."""
+    return Bound(_FOR_LEASES, {"leases": list(lease_ids)})
 
 
 def of_ids(budget_ids: list[str], *, within: str | None) -> AnySelect:

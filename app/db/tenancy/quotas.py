@@ -212,9 +212,9 @@ def reserve(
     return Bound(_RESERVE_AT, {"tenant_id": tenant_id, "leases": list(lease_ids), "rate": rate, **_arrays(amounts)})
 
 
-def recommit(tenant_id: str, lease_id: str) -> Bound[TextClause]:
-    """As `reserve`, of budgets alone and at the present rate: after a change of the lease's end, labels or cap."""
-    return Bound(_RECOMMIT, {"tenant_id": tenant_id, "leases": [lease_id]})
+def recommit(tenant_id: str, lease_ids: Collection[str]) -> Bound[TextClause]:
+    """As `reserve`, of budgets alone and at the present rates: after a change of the leases' ends, labels or caps."""
+    return Bound(_RECOMMIT, {"tenant_id": tenant_id, "leases": list(lease_ids)})
 
 
 def release(lease_id: LeaseId) -> Bound[TextClause]:

@@ -104,7 +104,7 @@ def extend(store: Store, lease_id: LeaseId, by: timedelta) -> bool:
     with store.database.begin() as connection:
         later = lease.update().where(lease.c.id == lease_id).values(expires_at=row.expires_at + by)
         connection.execute(later)
-        fits = bool(connection.execute(*quotas.recommit(row.tenant_id, lease_id)).one().fits)
+        fits = bool(connection.execute(*quotas.recommit(row.tenant_id, [lease_id])).one().fits)
         if not fits:
             connection.rollback()
     return fits

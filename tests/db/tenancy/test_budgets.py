@@ -265,7 +265,7 @@ def test_labels_leave_what_was_spent_and_join_with_what_comes(store: Store) -> N
     for labels in ({"team": "speech"}, {"team": "vision"}):
         with store.database.begin() as connection:
             connection.execute(lease.update().where(lease.c.id == lease_id).values(labels=labels))
-            assert connection.execute(*quotas.recommit(tenant, lease_id)).one().fits
+            assert connection.execute(*quotas.recommit(tenant, [lease_id])).one().fits
         assert abs(counter(store, budget_id).spent - 1) < CENT
     found = claim(store, budget_id, lease_id)
     assert found is not None
