@@ -15,6 +15,7 @@ from cloudsim.gce.instances import (
     fault_message,
     left_behind,
     refusal,
+    refusal_code,
     refuse,
     require_free_name,
 )
@@ -69,8 +70,8 @@ def _least(call: Call) -> int:
 def _launch(call: Call, orders: Sequence[Order]) -> list[Vm]:
     for order in orders:
         require_free_name(call, order.name)
-    if call.fault is not None:
-        code = call.fault
+    code = refusal_code(call)
+    if code is not None:
         return [refuse(call, order, code, fault_message(call, order.name, code)) for order in orders]
     orders = [left_behind(call, order) for order in batches.answered(orders, call.change)]
     try:

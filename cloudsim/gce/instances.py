@@ -9,7 +9,7 @@ from functools import partial
 
 from cloudsim.gce import links, operations, views
 from cloudsim.gce.call import Call, Result, is_shown
-from cloudsim.gce.errors import GceError, not_found
+from cloudsim.gce.errors import GceError, is_operation_code, not_found
 from cloudsim.gce.facts import OVERALL, PROVIDER
 from cloudsim.gce.labels import check as check_labels
 from cloudsim.gce.listing import Kind, Listed, after, aggregated, asked, flat
@@ -47,13 +47,22 @@ def insert(call: Call) -> Result:
 
 def _new(call: Call, order: Order) -> Vm:
     require_free_name(call, order.name)
-    if call.fault is not None:
-        return refuse(call, order, call.fault, fault_message(call, order.name, call.fault))
+    code = refusal_code(call)
+    if code is not None:
+        return refuse(call, order, code, fault_message(call, order.name, code))
     try:
         check_overall_quota(call, [order])
         return call.world.launch(left_behind(call, order))
     except LATE as error:
         return refuse(call, order, *refusal(call, error))
+
+
+def refusal_code(call: Call) -> str | None:
+    """The code with which the operation of each new VM ends. Raises GceError for a code that is the call's own answer."""
+    code = call.world.restrictions.launch_code(PROVIDER, call.project)
+    if code is not None and not is_operation_code(code):
+        raise GceError(code, "The project may launch no instance at present.")
+    return code or call.fault
 
 
 def check_overall_quota(call: Call, orders: Sequence[Order]) -> None:

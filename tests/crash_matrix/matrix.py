@@ -18,7 +18,7 @@ from threading import Barrier
 
 from app.domain.tags import ATTEMPT, BATCH, LEASE, TENANT
 from app.local.waiting import wait_until
-from tests.crash_matrix.scenarios import BREAKS_OFF, ENDED, SCENARIOS, Arm, Group
+from tests.crash_matrix.scenarios import ACCOUNTS, BREAKS_OFF, ENDED, SCENARIOS, Arm, Group
 from tests.e2e.cloud import Cloud
 from tests.e2e.people import Operator, Tenant
 from tests.e2e.stack import Stack
@@ -33,7 +33,6 @@ LATE_TOGETHER = 8
 """Late cases side by side at each cloud: each keeps a thread and a place in its account's bulkhead from everybody else."""
 CYCLE_SECONDS = 20.0
 """Within so long several inventories are complete, whatever the machine does: what is an orphan then stays one."""
-ACCOUNTS = {"aws": "sim", "gcp": "sim-gcp", "azure": "sim-azure"}
 ANY = "any"
 """Points of a process that are reached for no lease and no account."""
 _GPUS = 100_000

@@ -37,12 +37,16 @@ FIREWALL_ENDS: Mapping[str, str] = {
     "gcp": "firewalls.delete",
     "azure": "NetworkSecurityGroups.Delete",
 }
+ACCOUNTS: Mapping[str, str] = {"aws": "sim", "gcp": "sim-gcp", "azure": "sim-azure"}
+BLOCKS: Mapping[str, str] = {"aws": "Blocked", "gcp": "SERVICE_ACCOUNT_ACCESS_DENIED", "azure": "Disabled"}
+"""Why an account may launch nothing, in the cloud's words."""
 BREAKS_OFF = "send.record:hurry_watch:before"
 """Where a step of every lease of `breaks_off` breaks off."""
 ENDED = ("released", "failed")
 STUCK_SECONDS = 150.0
 """A lease that has not moved on after so long is left as it is, and judged as stuck in the end."""
 _POLL = 0.3
+_CHECK_RUNS = 3
 
 
 @dataclass
@@ -108,15 +112,15 @@ class Group:
         mine = set(self.leases.values())
         return [lease for lease in self.tenant.leases() if lease["id"] in mine]
 
-    def until(self, *states: str) -> None:
-        """All are in one of these states, or over."""
-        self.until_all(lambda lease: lease["state"] in states)
+    def until(self, *states: str, seconds: float = STUCK_SECONDS) -> bool:
+        """Waits until all are in one of these states, or over. Returns whether they are."""
+        return self.until_all(lambda lease: lease["state"] in states, seconds=seconds)
 
-    def until_all(self, done: Callable[[Json], bool]) -> None:
+    def until_all(self, done: Callable[[Json], bool], *, seconds: float = STUCK_SECONDS) -> bool:
         def all_done() -> bool:
             return all(done(lease) or lease["state"] in ENDED for lease in self.seen())
 
-        wait_until(all_done, timeout=STUCK_SECONDS, poll=_POLL)
+        return wait_until(all_done, timeout=seconds, poll=_POLL)
 
     def until_hit(self, *, at_least: float = 0.0, quiet: float = 45.0) -> None:
         """No point waits any more, or none has been reached for a while."""
@@ -317,6 +321,21 @@ def somebody_elses(group: Group, arm: Arm | None) -> None:
     group.release()
 
 
+def blocked(group: Group, arm: Arm | None) -> None:
+    """The account may launch nothing. Operators remove the cause and request runs of its checks, until the leases are active.
+
+    A launch that was on its way blocks the account again after a run, so one request is not always enough.
+    """
+    with group.cloud.refusing_launches(BLOCKS[group.provider], provider=group.provider):
+        group.create(arm, wait_seconds=600)
+        group.until_hit(at_least=6, quiet=10)
+    for _ in range(_CHECK_RUNS):
+        group.operator.check_account(ACCOUNTS[group.provider])
+        if group.until("active", seconds=STUCK_SECONDS / _CHECK_RUNS):
+            break
+    group.release()
+
+
 def begun_without_a_cloud(group: Group, arm: Arm | None) -> None:
     """Workers start while their cloud fails: they ask who they are, for images, and set aside what does not answer."""
     with ExitStack() as faults:
@@ -503,6 +522,7 @@ SCENARIOS: Mapping[str, Play] = {
         refused_when_repeated,
         locked_out,
         somebody_elses,
+        blocked,
         unwanted_before_it_is_known,
         throttled,
         full,

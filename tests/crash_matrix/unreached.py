@@ -15,6 +15,6 @@ REASONS: Mapping[str, str] = {
     "observation.inventory._without_owned_elsewhere:vms_of": "reached when VMs are lost, or their account has another name; chaos loses them, tests/workers/test_brakes.py renames it",
     "record_batch.record:commit": "reached when a worker loses claims during a create call that is then refused for some slots; tests/workers/lifecycle/test_batches_meanwhile.py has late answers",
     "resolve_unknown._declare_dead:hurry_watch": "reached when a VM ended before anybody saw it, and a disk or an address is left; tests/workers/lifecycle/test_unknown_outcomes.py has such a VM",
-    "resolve_unknown._store_seen:commit": "reached where Google's operations tell of a VM that does not show; elsewhere the watch sees it first",
+    "resolve_unknown._write:commit": "reached where Google's operations tell of a VM that does not show; elsewhere the watch sees it first",
     "resolve_unknown.verify:presume_gone": "reached at Azure, which forgets a VM with its end; EC2 shows it for an hour, Google's operations tell of it",
 }

@@ -121,6 +121,19 @@ class Cloud:
             self._put("/_sim/denied", {"provider": provider, "actions": []})
 
     @contextmanager
+    def refusing_launches(self, code: str, *, provider: str = AWS) -> Iterator[None]:
+        """The account may launch nothing; anything afterwards. `code`: of the refusals, at Azure the subscription's state."""
+        path, field, usual = (
+            ("subscriptions", "state", "Enabled") if provider == "azure" else ("launch-refusals", "code", None)
+        )
+        account = {} if provider == "azure" else {"provider": provider}
+        self._put(f"/_sim/{path}", {**account, field: code})
+        try:
+            yield
+        finally:
+            self._put(f"/_sim/{path}", {**account, field: usual})
+
+    @contextmanager
     def protecting(self, vm_ids: Sequence[str], *, provider: str = AWS) -> Iterator[None]:
         """The API refuses to delete these VMs, until afterwards."""
         for vm_id in vm_ids:

@@ -177,6 +177,10 @@ class Operator(Person):
         (account,) = (one for one in accounts if one["provider"] == "aws")
         return account
 
+    def check_account(self, name: str) -> None:
+        """Requests a run of the account's checks."""
+        _document(self.http.post(f"/v1/ops/accounts/{name}/checks"))
+
     def wait_for_offerings(self, *providers: str) -> None:
         """Until each of these clouds has told what it offers."""
 

@@ -34,6 +34,7 @@ _BESIDE_THE_STEPS = (
     "workers.observation.slot_labels",
     "workers.groups.coordinator",
     "workers.accounts",
+    "workers.jobs.account_checks",
 )
 _SHARED = f"{STEPS}.context"
 """Its transactions belong to the steps that ask for them."""

@@ -3,6 +3,7 @@
 from datetime import timedelta
 
 import structlog
+from sqlalchemy import Connection
 
 from app.db.fleet import account_checks, accounts
 from app.domain.account_checks import AccountCheck, CheckSubject, failures
@@ -23,21 +24,25 @@ def check_when_due(runtime: Runtime, account: str, _region: str) -> int:
     """
     if runtime.database.first(account_checks.due(account, every=EVERY)) is None:
         return 0
-    checks = [*_check(runtime, account), *_end_blocks(runtime, account)]
-    runtime.database.run(account_checks.save(account, checks))
+    checks = _check(runtime, account)
+    with runtime.database.begin() as connection:
+        checks += _end_blocks(connection, account)
+        connection.execute(account_checks.save(account, checks))
     names = [check.name for check in failures(checks)]
     if names:
         log.warning("account checks failed", account=account, failed=names)
     return len(checks)
 
 
-def _end_blocks(runtime: Runtime, account: str) -> list[AccountCheck]:
-    """Lets launches try the account again, since an operator may have removed the cause. A check for each blocked region."""
-    rows = runtime.database.all(accounts.blocked_regions(account))
+def _end_blocks(connection: Connection, account: str) -> list[AccountCheck]:
+    """Lets launches try the account again, since an operator may have removed the cause. A check for each blocked region.
+
+    It belongs to the transaction that saves the checks: a worker that ends in between would lose the report of the block.
+    """
+    rows = connection.execute(*accounts.blocked_regions(account)).all()
     if rows:
-        with runtime.database.begin() as connection:
-            connection.execute(*accounts.unblock(account))
-            connection.execute(accounts.wake_queued())
+        connection.execute(*accounts.unblock(account))
+        connection.execute(accounts.wake_queued())
     fix = "remove the cause; gpulease tries the next launch again"
     return [
         failed(CheckSubject.REGION, row.region, f"launches were blocked: {row.blocked_by['message']}", fix)

@@ -182,3 +182,16 @@ def test_a_right_that_is_missing_refuses_the_call(gce: Gce, sim: Control) -> Non
     sim.deny("compute.instances.create", **GCP)
     with pytest.raises(Refused, match=r"compute\.instances\.create"):
         bulk(gce)
+
+
+def test_every_bulk_insert_of_a_refused_project_fails(gce: Gce, sim: Control) -> None:
+    sim.refuse_launches("SERVICE_ACCOUNT_ACCESS_DENIED", **GCP)
+    operation = bulk(gce)
+    codes = [error["code"] for error in operation["error"]["errors"]]
+    assert codes == ["VM_MIN_COUNT_NOT_REACHED", "SERVICE_ACCOUNT_ACCESS_DENIED"]
+    assert (counts(operation), gce.names()) == ((4, 0, 4), [])
+    sim.refuse_launches("forbidden", **GCP)
+    with pytest.raises(Refused, match="forbidden"):
+        bulk(gce)
+    sim.refuse_launches(None, **GCP)
+    assert "error" not in bulk(gce)

@@ -231,3 +231,19 @@ def test_deletion_protection_refuses_the_end(gce: Gce, sim: Control) -> None:
     assert gce.vm()["status"] == "PROVISIONING"
     sim.protect(number, **GCP, protected=False)
     assert gce("instances.delete", zone=ZONE, instance="vm")["operationType"] == "delete"
+
+
+def test_every_insert_of_a_refused_project_fails(gce: Gce, sim: Control) -> None:
+    request = str(uuid.uuid4())
+    made = gce.insert("before", request=request)
+    sim.refuse_launches("SERVICE_ACCOUNT_ACCESS_DENIED", **GCP)
+    for name in ("first", "second"):
+        operation = gce.insert(name)
+        assert operation["error"]["errors"][0]["code"] == "SERVICE_ACCOUNT_ACCESS_DENIED"
+    assert gce.insert("before", request=request)["targetId"] == made["targetId"]
+    sim.refuse_launches("forbidden", **GCP)
+    with pytest.raises(Refused, match="forbidden"):
+        gce.insert("third")
+    assert gce.names() == ["before"]
+    sim.refuse_launches(None, **GCP)
+    assert "error" not in gce.insert("third")
