@@ -32,6 +32,7 @@ from workers.providers.azure import (
 from workers.providers.azure.calls import part
 from workers.providers.azure.clients import AzureClients, Group
 from workers.providers.azure.errors import translated
+from workers.providers.azure.registrations import SUBSCRIPTION_API
 from workers.providers.azure.settings import AzureAccount
 from workers.providers.common.images import no_image, wanted
 from workers.providers.common.single import SingleLaunches
@@ -75,8 +76,6 @@ Azure's limits per subscription and identity: writes burst 200 and 10 a second, 
 a second.
 """
 
-_SUBSCRIPTION_API = "2022-12-01"
-
 
 class AzureProvider(SingleLaunches):
     """See `Provider` for the contract. The constructor makes no call. Any thread may call any method."""
@@ -98,7 +97,7 @@ class AzureProvider(SingleLaunches):
         path = f"/subscriptions/{self._group.subscription}"
         with self._guard.asking() as question, translated():
             answer = self._group.compute.send_request(
-                HttpRequest("GET", path, params={"api-version": _SUBSCRIPTION_API})
+                HttpRequest("GET", path, params={"api-version": SUBSCRIPTION_API})
             )
             answer.raise_for_status()
             document: Any = answer.json()

@@ -28,6 +28,7 @@ def of_account(provider: Provider, group: Group, account: AzureAccount) -> Itera
     except ProviderError as error:
         yield refused(CheckSubject.CREDENTIALS, "subscription", error, _CREDENTIALS)
         return
+    yield registrations.check_state(group)
     yield from registrations.check(group, account)
     yield from _check_rights(group)
     for subnet in dict.fromkeys(account.subnet_ids.values()):

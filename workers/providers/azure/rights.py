@@ -4,8 +4,9 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+READ_SUBSCRIPTION = "Microsoft.Resources/subscriptions/read"
 RIGHTS = (
-    "Microsoft.Resources/subscriptions/read",
+    READ_SUBSCRIPTION,
     "Microsoft.Compute/skus/read",
     "Microsoft.Compute/locations/usages/read",
     "Microsoft.Compute/locations/publishers/artifacttypes/offers/skus/versions/read",
