@@ -8,7 +8,7 @@ from sqlalchemy import Row
 from app.db.core.ids import new_id
 from app.db.events import events
 from app.db.fleet import jobs
-from app.db.operations import invariants, purge
+from app.db.operations import invariants, invoices, purge, reconciliation
 from app.db.tenancy import audit
 from workers.runtime import Runtime
 
@@ -56,6 +56,19 @@ def _alarm(changed: Row[Any]) -> dict[str, Any]:
         "target": changed.name,
         "after": {"violations": changed.violations, "examples": changed.examples},
     }
+
+
+def recount_charges(runtime: Runtime) -> int:
+    """Counts unlisted charges anew in each month that has some, and returns the number of months.
+
+    A charge finds its lease without another import: when its hour is closed, or when its VM is adopted.
+    """
+    months = runtime.database.all(invoices.UNLISTED_MONTHS)
+    for row in months:
+        with runtime.database.begin() as connection:
+            connection.execute(invoices.LOCK)
+            connection.execute(*reconciliation.count_unlisted(row.month))
+    return len(months)
 
 
 def forget_old(runtime: Runtime) -> int:

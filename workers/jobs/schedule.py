@@ -113,7 +113,15 @@ def _housekeeping(settings: Settings) -> list[JobSpec]:
     def purge(runtime: Runtime, _account: str, _region: str) -> int:
         return housekeeping.forget_old(runtime)
 
-    intervals = {"places": _PLACES_INTERVAL, "recount": settings.recount_interval, "purge": _HOURLY}
+    def charges(runtime: Runtime, _account: str, _region: str) -> int:
+        return housekeeping.recount_charges(runtime)
+
+    intervals = {
+        "places": _PLACES_INTERVAL,
+        "recount": settings.recount_interval,
+        "purge": _HOURLY,
+        "charges": _HOURLY,
+    }
     summing = JobSpec(name="usage", run=roll_up_usage, interval=lambda _: _USAGE_INTERVAL, per_region=False)
     budgeting = JobSpec(name="budgets", run=apply_budgets, interval=lambda _: _BUDGETS_INTERVAL, per_region=False)
     recording = JobSpec(name="usage_records", run=record_usage, interval=lambda _: _USAGE_INTERVAL, per_region=False)
@@ -132,6 +140,6 @@ def _housekeeping(settings: Settings) -> list[JobSpec]:
                 interval=lambda _, seconds=intervals[run.__name__]: seconds,
                 per_region=False,
             )
-            for run in (places, recount, purge)
+            for run in (places, recount, purge, charges)
         ),
     ]

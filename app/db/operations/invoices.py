@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Insert, TextClause, func, insert, select, text
+from sqlalchemy import Insert, TextClause, and_, func, insert, select, text
 
 from app.db.core.prepared import Bound
 from app.db.core.statements import AnySelect
@@ -71,10 +71,17 @@ def replace_earlier(import_id: str, *, provider: str, month: Any, accounts: Sequ
     return Bound(_REPLACED, values)
 
 
-UNLISTED = select(
-    func.coalesce(func.sum(invoice_import.c.unlisted_resources), 0).label("resources"),
-).where(
+_IN_METRIC = and_(
     invoice_import.c.replaced_at.is_(None),
     invoice_import.c.month >= text("date_trunc('month', now()) - interval '1 month'"),
 )
+UNLISTED_MONTHS = (
+    select(invoice_import.c.month)
+    .where(_IN_METRIC, invoice_import.c.unlisted_resources > 0)
+    .group_by(invoice_import.c.month)
+    .order_by(invoice_import.c.month)
+)
+"""(month) of those that `UNLISTED` counts something in."""
+
+UNLISTED = select(func.coalesce(func.sum(invoice_import.c.unlisted_resources), 0).label("resources")).where(_IN_METRIC)
 """Resources of ours that are charged without a lease, in this month and the one before. See `reconciliation.count_unlisted`."""

@@ -4,14 +4,15 @@ from collections.abc import Iterator
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyarrow import parquet
-from sqlalchemy import delete, insert, select
+from sqlalchemy import delete, func, insert, select, update
 
 from app.db.core.ids import new_id
 from app.db.operations import reconciliation
@@ -24,6 +25,8 @@ from workers.database import WorkerDatabase
 from workers.invoices import command
 from workers.invoices.files import InvalidFile
 from workers.invoices.importing import AlreadyImported, Imported, import_files
+from workers.jobs.housekeeping import recount_charges
+from workers.runtime import Runtime
 
 MONTH = date(2026, 10, 1)
 DIALECTS = {name: info.focus for name, info in providers().items() if info.focus is not None}
@@ -341,3 +344,23 @@ def test_the_metric_is_the_report_after_any_order_of_imports(
         count, cost = reported(store)
         assert metric(store) == count
         assert sum(row.unlisted_cost for row in store.rows(invoice_import)) == cost
+
+
+def test_a_charge_that_finds_its_lease_leaves_the_metric_without_another_import(store: Store, tmp_path: Path) -> None:
+    ours_is = ours(store)
+    load(
+        store,
+        Export("aws").vm(1, 5, "9", installation=ours_is).vm(2, 5, "7", installation=ours_is).write(tmp_path / "x.csv"),
+    )
+    store.run(update(invoice_import).values(month=func.date_trunc("month", func.now())))
+    days = {"day": invoice_line.c.day + (func.current_date() - date(2026, 10, 5))}
+    store.run(update(invoice_line).values(**days))
+    runtime = cast(Runtime, SimpleNamespace(database=store.database))
+    assert (recount_charges(runtime), metric(store)) == (1, 2)
+    used(store, "aws", 1, 5, "20")
+    store.run(update(usage_record).values(starts_at=func.date_trunc("day", func.now())))
+    assert (recount_charges(runtime), metric(store)) == (1, 1)
+    used(store, "aws", 2, 5, "20")
+    store.run(update(usage_record).values(starts_at=func.date_trunc("day", func.now())))
+    assert (recount_charges(runtime), metric(store)) == (1, 0)
+    assert recount_charges(runtime) == 0
