@@ -29,6 +29,13 @@ def subject(texts: Sequence[str], installation: str) -> str:
 
 
 def body(texts: Sequence[str], dashboard: str | None) -> str:
-    """The messages, one a line, and a link where the dashboard's URL is known."""
+    """The messages, one a line, and a link where the dashboard's URL is known.
+
+    Messages contain names from clouds. Control characters are replaced, so that no name begins a line of its own.
+    """
     link = [] if dashboard is None else [f"{dashboard}#/accounts"]
-    return "\n".join([*texts, *link])
+    return "\n".join([*map(_one_line, texts), *link])
+
+
+def _one_line(text: str) -> str:
+    return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text)

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from app.cli.errors import CliError, ProblemError
+from app.cli.output import printable
 from app.cli.problem_view import causes
 
 _AGAIN = "Call the tool again with the same arguments: a repeated create_lease makes no second lease."
@@ -31,9 +32,16 @@ _ADVICE: Mapping[str, str] = {
 
 
 def explained(error: CliError) -> str:
-    """The error, its causes and the advice, a line each."""
+    """The error, its causes and the advice, a line each.
+
+    Causes contain names that other people chose. A line break in a name begins no line, which would read as advice.
+    """
     if not isinstance(error, ProblemError):
-        return "\n".join([*error.lines(), *([_AGAIN] if error.passing else [])])
-    lines = [f"{error} ({error.status} {error.code})", *causes(error)]
+        return "\n".join([*map(_one_line, error.lines()), *([_AGAIN] if error.passing else [])])
+    lines = map(_one_line, (f"{error} ({error.status} {error.code})", *causes(error)))
     advice = _ADVICE.get(error.code) or (_AGAIN if error.passing else None)
-    return "\n".join(lines + ([f"What to do: {advice}"] if advice else []))
+    return "\n".join([*lines, *([f"What to do: {advice}"] if advice else [])])
+
+
+def _one_line(text: str) -> str:
+    return printable(text.replace("\n", " "))
