@@ -243,7 +243,7 @@ def test_an_answer_to_an_agent_is_one_json_document(text: str) -> None:
         "expires_at": "2099-01-01T00:00:00Z",
         "labels": {"n": text},
     }
-    answer = LeaseAnswer(lease=Lease.of(lease_))
+    answer = LeaseAnswer(lease=Lease.of(lease_, None))
     document = json.loads(answer.model_dump_json(indent=2))
     assert (document["lease"]["name"], document["lease"]["labels"]) == (text, {"n": text})
     assert set(document) == {"lease", "remaining_budget"}
