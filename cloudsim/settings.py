@@ -40,6 +40,10 @@ class Settings(BaseModel):
     """How long the token of the next page of a list is good for."""
     update_seconds: NonNegativeFloat = Field(0.05, le=YEAR_SECONDS)
     """How long Azure shows a VM as `Updating` after an update."""
+    busy_seconds: NonNegativeFloat = Field(0.0, le=YEAR_SECONDS)
+    """How long Azure refuses an update or a deletion of a VM after an accepted create or update call."""
+    nic_reserved_seconds: NonNegativeFloat = Field(0.0, le=YEAR_SECONDS)
+    """How long Azure reserves a network interface for its VM after the end of that VM."""
     shutdown_seconds: NonNegativeFloat = Field(0.2, le=YEAR_SECONDS)
     """From `shutting-down` to `terminated`."""
     cleanup_seconds: NonNegativeFloat = Field(0.2, le=YEAR_SECONDS)
@@ -79,6 +83,8 @@ PROFILES: dict[ProfileName, Settings] = {
         operation_lag_seconds=1.0,
         resource_lag_seconds=10.0,
         update_seconds=2.0,
+        busy_seconds=1.0,
+        nic_reserved_seconds=180.0,
         shutdown_seconds=5.0,
         cleanup_seconds=2.0,
         terminated_visible_seconds=3600.0,

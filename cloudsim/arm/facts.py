@@ -29,7 +29,10 @@ NC_T4, NC_A100 = "Standard NCASv3_T4 Family", "StandardNCADSA100v4Family"
 NC_H100, NV_A10 = "StandardNCadsH100v5Family", "StandardNVADSA10v5Family"
 NC_RTX = "StandardNCdsRTXPRO6000BSEv6XLFamily"
 SPOT_CORES = "lowPriorityCores"
+CORES = "cores"
+"""The quota of all on-demand VMs of a region. It holds beside that of each family."""
 QUOTA_NAMES = {
+    CORES: "Total Regional vCPUs",
     SPOT_CORES: "Total Regional Spot vCPUs",
     ND_A100: "Standard NDASv4_A100 Family vCPUs",
     NDM_A100: "Standard NDAMSv4_A100 Family vCPUs",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from cloudsim.arm import orders, views
+from cloudsim.arm import orders, quotas, views
 from cloudsim.arm.attach import attach
 from cloudsim.arm.call import VMS, Answer, Call
 from cloudsim.arm.errors import ArmError, locked, not_found
@@ -42,6 +42,7 @@ def create_or_update(call: Call) -> Answer:
 
 def _launch(call: Call, order: Order) -> Vm:
     try:
+        quotas.check_region(call.world, order)
         return call.world.launch(order)
     except ReservationFull:
         return _launch(call, replace(order, reservation=None))  # Azure starts VMs beyond the reserved number too
@@ -93,13 +94,25 @@ def instance_view(call: Call) -> Answer:
 def update(call: Call) -> Answer:
     """Tags, which replace those there are."""
     vm = _named(call)
+    _check_free(call, vm)
     if set(call.body) != {"tags"}:
         raise ArmError("InvalidParameter", "Only tags can be changed here.")
     wanted = orders.check_tags(call.body["tags"])
+    vm.spec["changed_at"] = call.now
     vm.spec["updated_until"] = call.now + call.world.settings.update_seconds
     vm.spec["update_failure"] = _failure_afterwards(call)
     call.world.retag(vm, {key: None for key in vm.tags if key not in wanted} | wanted)
     return Answer(views.virtual_machine(call.world, vm), 200, _operation(call, vm))
+
+
+def _check_free(call: Call, vm: Vm) -> None:
+    """Refuses an update or a deletion soon after an accepted create or update call."""
+    changed_at = max(vm.launched_at, vm.spec.get("changed_at", 0.0))
+    if vm.alive and call.now < changed_at + call.world.settings.busy_seconds:
+        raise ArmError(
+            "AnotherOperationInProgress",
+            f"Another operation on this or dependent resource is in progress: '{call.id_of(VMS, call.name)}'.",
+        )
 
 
 def _failure_afterwards(call: Call) -> str | None:
@@ -116,6 +129,7 @@ def delete(call: Call) -> Answer:
         return Answer(status=204)
     if vm.spec.get("protected"):
         raise locked(call.id_of(VMS, call.name))
+    _check_free(call, vm)
     call.world.end(vm)
     return Answer(status=202, headers=_operation(call, vm))
 

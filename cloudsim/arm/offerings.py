@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from cloudsim.arm import quotas
 from cloudsim.arm.call import Answer, Call, Document
 from cloudsim.arm.errors import ArmError
 from cloudsim.arm.facts import GIB, PROVIDER, QUOTA_NAMES, REGIONS, family, zones_of
@@ -76,11 +77,9 @@ def usages(call: Call) -> Answer:
     region = call.path["location"]
     if region not in REGIONS:
         raise ArmError("LocationNotAvailableForResourceType", f"The provided location '{region}' is not available.")
-    quotas, settings = call.world.quotas, call.world.settings
     shown = [{"unit": "Count", "currentValue": 0, "limit": 2_500, "name": {"value": "availabilitySets"}}]
     for code, name in QUOTA_NAMES.items():
-        key = (PROVIDER, call.subscription, region, code)
-        limit = quotas.limit(key, settings.default_quota_vcpus)
-        names = {"value": code, "localizedValue": name}
-        shown.append({"unit": "Count", "currentValue": quotas.used[key], "limit": limit, "name": names})
+        place = (call.world, call.subscription, region, code)
+        values = {"currentValue": quotas.used(*place), "limit": quotas.limit(*place)}
+        shown.append({"unit": "Count", **values, "name": {"value": code, "localizedValue": name}})
     return Answer({"value": shown})

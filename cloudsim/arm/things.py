@@ -74,10 +74,23 @@ def delete(kind: ResourceKind) -> Handler:
             raise ArmError(_IN_USE[kind], f"{TYPES[kind]} {call.name} is in use and cannot be deleted.")
         if found.spec.get("protected"):
             raise locked(found.id)
+        _check_reserved(call.world, found)
         call.world.remove_resource(found.id)
         return Answer(status=200 if kind in _AT_ONCE else 202)
 
     return handle
+
+
+def _check_reserved(world: World, one: Resource) -> None:
+    """Refuses to delete an interface that Azure still reserves for its VM."""
+    if one.kind is not ResourceKind.NETWORK_INTERFACE:
+        return
+    ended = (vm.ended_at for vm in world.vms.values() if vm.spec.get("nic") == one.id)
+    if any(at is not None and world.now < at + world.settings.nic_reserved_seconds for at in ended):
+        seconds = int(world.settings.nic_reserved_seconds)
+        raise ArmError(
+            "NicReservedForAnotherVm", f"Nic {one.id} is reserved for another virtual machine for {seconds} seconds."
+        )
 
 
 def _is_held(world: World, one: Resource) -> bool:

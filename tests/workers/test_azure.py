@@ -245,6 +245,24 @@ def test_a_vm_that_shows_as_stopped_while_azure_creates_it_is_not_ended(
     assert fleet.cooling() == []
 
 
+def test_an_end_that_meets_the_creation_is_repeated(fleet: Fleet) -> None:
+    fleet.sim.settings(boot_seconds=60.0, busy_seconds=4.0)
+    lease_id = fleet.create(**WISH)
+    fleet.drive(lambda: [one.state for one in fleet.attempts(lease_id)] == ["known"])
+    fleet.end(lease_id)
+    assert fleet.drive_to(lease_id, "released", "failed", seconds=120).state == "released"
+    assert fleet.sim.calls("azure")["VirtualMachines.Delete"] > 1
+    assert (fleet.vms(), fleet.sim.resources(), fleet.used()) == ([], [], {})
+
+
+def test_a_full_region_is_a_quota_refusal_although_the_family_has_room(fleet: Fleet) -> None:
+    fleet.sim.quota("cores", 0, provider="azure")
+    lease_id = fleet.create(**WISH)
+    assert fleet.drive_to(lease_id, "active", "failed").state == "failed"
+    assert {one.error["class"] for one in fleet.attempts(lease_id)} == {"ProviderQuotaExceeded"}
+    assert fleet.vms() == []
+
+
 def failed_while_it_runs(fleet: Fleet) -> LeaseId:
     """An active lease whose VM is Failed at Azure, because an update failed."""
     lease_id = fleet.active(**WISH)

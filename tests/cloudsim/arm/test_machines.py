@@ -73,6 +73,42 @@ def test_a_listing_of_statuses_lacks_power_states_on_request(arm: Arm, sim: Cont
     assert shown == [["ProvisioningState/succeeded"], ["ProvisioningState/succeeded", "PowerState/running"]]
 
 
+def test_a_change_soon_after_an_accepted_one_is_refused(arm: Arm, sim: Control, clock: ManualClock) -> None:
+    sim.settings(busy_seconds=5.0)
+    arm.launch()
+    arm.refused("AnotherOperationInProgress", 409, "DELETE", VM)
+    arm.refused("AnotherOperationInProgress", 409, "PATCH", VM, {"tags": {}})
+    clock.forward(6)
+    assert arm.call("PATCH", VM, {"tags": {}}).status_code == 200
+    arm.refused("AnotherOperationInProgress", 409, "DELETE", VM)
+    clock.forward(6)
+    assert arm.call("DELETE", VM).status_code == 202
+
+
+def test_an_interface_stays_reserved_for_its_vm_for_a_while(arm: Arm, sim: Control, clock: ManualClock) -> None:
+    sim.settings(nic_reserved_seconds=180.0)
+    arm.launch(kept=True)
+    assert arm.call("DELETE", VM).status_code == 202
+    clock.forward(10)
+    (nic,) = arm.items("Microsoft.Network/networkInterfaces")
+    arm.refused("NicReservedForAnotherVm", 400, "DELETE", nic["id"])
+    clock.forward(180)
+    assert arm.call("DELETE", nic["id"]).status_code == 202
+    assert arm.items("Microsoft.Network/networkInterfaces") == []
+
+
+def test_the_quota_of_the_region_holds_beside_that_of_the_family(arm: Arm, sim: Control) -> None:
+    sim.quota("cores", 6, provider="azure")
+    arm.launch()
+    assert "(cores) quota" in arm.refused("OperationNotAllowed", 409, "PUT", f"{VM}2", body(), **CREATE)
+    spot = body()
+    spot["properties"] |= {"priority": "Spot", "evictionPolicy": "Deallocate"}
+    assert arm.call("PUT", f"{VM}3", spot, **CREATE).status_code == 201
+    usages = arm.items(f"/subscriptions/{SUBSCRIPTION}/providers/Microsoft.Compute/locations/eastus/usages")
+    counted = {one["name"]["value"]: one["currentValue"] for one in usages}
+    assert (counted["cores"], counted["lowPriorityCores"], counted["Standard NCASv3_T4 Family"]) == (4, 4, 4)
+
+
 def test_custom_data_is_never_shown_again(arm: Arm) -> None:
     assert "customData" not in arm.launch()["properties"]["osProfile"]
     assert "customData" not in str(arm.get(VIEW))
