@@ -1,12 +1,13 @@
 /** What the list of groups and the page of one show alike: state, progress, pool, and the actions on a group. */
 import { change } from "../api.js";
 import { nudge } from "../changes.js";
-import { counted, marketName, words } from "../format.js";
+import { counted, marketName, shortTime, words } from "../format.js";
 import { mayManageLeases } from "../session.js";
 import { html } from "../ui.js";
 import { Badge, Bar } from "./basics.js";
 import { confirm } from "./dialogs.js";
 import { Icon } from "./icons.js";
+import { TERMS } from "./lease_actions.js";
 
 const KINDS = { forming: "provisioning", degraded: "interruption", ended: "released" };
 
@@ -39,6 +40,21 @@ function resize(group) {
   });
 }
 
+function extend(group) {
+  const until = (seconds) => shortTime(Date.parse(group.expires_at) + seconds * 1000);
+  confirm({
+    title: `Extend ${group.name}`,
+    text: html`<p>The last member ends ${shortTime(group.expires_at)}. All members are extended to the same time, or none.</p>`,
+    fields: [{ name: "extend_by_seconds", label: "Time to add", kind: "choices", value: TERMS[0][0], options: TERMS.map(([seconds, label]) => [seconds, `${label}, until ${until(seconds)}`]) }],
+    yes: "Extend",
+    act: async (values) => {
+      const lasting = await change("POST", `/v1/groups/${group.id}/extend`, values);
+      nudge();
+      return `${group.name} now ends ${shortTime(lasting.expires_at)}.`;
+    },
+  });
+}
+
 function release(group) {
   confirm({
     title: `Release ${group.name}?`,
@@ -57,6 +73,7 @@ export const GroupActions = ({ group }) =>
   mayManageLeases() && !endsAlready(group)
     ? html`
         <button type="button" onClick=${() => resize(group)}><${Icon} name="edit" />Scale</button>
+        <button type="button" onClick=${() => extend(group)}><${Icon} name="clock" />Extend</button>
         <button type="button" class="danger" onClick=${() => release(group)}><${Icon} name="release" />Release</button>
       `
     : null;

@@ -8,7 +8,8 @@ import { confirm } from "./dialogs.js";
 import { Icon } from "./icons.js";
 import { labelLines, parseLabels } from "./labels.js";
 
-const TERMS = [
+/** Terms to add: seconds and words. */
+export const TERMS = [
   [3600, "1 hour"],
   [4 * 3600, "4 hours"],
   [12 * 3600, "12 hours"],

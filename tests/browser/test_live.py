@@ -88,6 +88,21 @@ def test_filters_and_search_live_in_the_address(visitor: Visitor, tenant: Tenant
     assert {"provider=aws", "sort=name"} <= set(page.url.partition("?")[2].split("&"))
 
 
+def test_the_members_of_a_group_are_extended_together(visitor: Visitor, tenant: Tenant) -> None:
+    group = tenant.http.post("/v1/groups", json={"name": "nodes", "size": 2, "lease": ONE_A10G}).json()
+    visitor.sign_in(tenant.key)
+    visitor.go(f"groups/{group['id']}")
+    page = visitor.page
+    page.get_by_role("button", name="Extend").click()
+    page.get_by_label(re.compile("^4 hours")).check()
+    page.get_by_role("dialog").get_by_role("button", name="Extend").click()
+    expect(page.get_by_text(re.compile("nodes now ends"))).to_be_visible()
+    ends = {tenant.lease(member["lease_id"])["expires_at"] for member in group["members"]}
+    assert ends == {tenant.http.get(f"/v1/groups/{group['id']}").json()["expires_at"]}
+    assert min(ends) > group["expires_at"]
+    tenant.http.delete(f"/v1/groups/{group['id']}")
+
+
 def test_a_release_asks_first_and_an_extension_counts(visitor: Visitor, tenant: Tenant) -> None:
     lease_id = tenant.create({**ONE_A10G, "name": "done-with"})
     before = tenant.wait(lease_id, "active")
