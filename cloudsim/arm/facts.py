@@ -28,6 +28,8 @@ ND_H100, ND_H200, ND_MI300X = "standardNDSH100v5Family", "standardNDISRH200V5Fam
 NC_T4, NC_A100 = "Standard NCASv3_T4 Family", "StandardNCADSA100v4Family"
 NC_H100, NV_A10 = "StandardNCadsH100v5Family", "StandardNVADSA10v5Family"
 NC_RTX = "StandardNCdsRTXPRO6000BSEv6XLFamily"
+GENERATION_2 = frozenset({ND_H100, ND_H200, ND_MI300X, NC_H100, NC_RTX})
+"""Families whose sizes boot images of hypervisor generation 2 alone."""
 SPOT_CORES = "lowPriorityCores"
 CORES = "cores"
 """The quota of all on-demand VMs of a region. It holds beside that of each family."""

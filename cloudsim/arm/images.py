@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from cloudsim.arm.call import Answer, Call, Document
 from cloudsim.arm.errors import ArmError
-from cloudsim.arm.facts import PROVIDER
+from cloudsim.arm.facts import GENERATION_2, PROVIDER, family
 from cloudsim.world import Gpu, World
 
 _VERSIONS = {
@@ -72,6 +72,12 @@ def drives(image: str, gpu: Gpu) -> bool:
     if image.startswith("/"):
         return True
     return ("rocm" in image) == (gpu.manufacturer == "AMD") and ("grid" in image or gpu.name not in _VIRTUAL)
+
+
+def check_generation(image: str, size: str) -> None:
+    """Raises ArmError for a size that cannot boot the image. A tenant's image whose id ends with `-gen1` has generation 1."""
+    if image.endswith("-gen1") and family(size) in GENERATION_2:
+        raise ArmError("BadRequest", f"The selected VM size '{size}' cannot boot Hypervisor Generation '1'.")
 
 
 def versions(call: Call) -> Answer:

@@ -12,7 +12,7 @@ from cloudsim.arm import disks, existing, placement, reservations
 from cloudsim.arm.call import NETWORK, TYPES, Call, Document
 from cloudsim.arm.errors import ArmError
 from cloudsim.arm.facts import PROVIDER, REGIONS
-from cloudsim.arm.images import check_plan, exact_version
+from cloudsim.arm.images import check_generation, check_plan, exact_version
 from cloudsim.arm.subscriptions import check_security
 from cloudsim.world import DiskOrder, Market, NicOrder, Order, Resource, ResourceKind, Vm
 
@@ -131,6 +131,7 @@ def _image(call: Call, body: Document, region: str) -> str:
     reference = _member(body["properties"], "storageProfile", "imageReference")
     for field in ("id", "communityGalleryImageId", "sharedGalleryImageId"):
         if field in reference:
+            check_generation(str(reference[field]), _member(body, "properties", "hardwareProfile", "vmSize"))
             return str(reference[field])
     publisher, offer, sku, version = (_member(reference, name) for name in ("publisher", "offer", "sku", "version"))
     chosen = exact_version(call.world, region, publisher, offer, sku, version)

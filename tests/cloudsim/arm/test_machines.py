@@ -109,6 +109,15 @@ def test_the_quota_of_the_region_holds_beside_that_of_the_family(arm: Arm, sim: 
     assert (counted["cores"], counted["lowPriorityCores"], counted["Standard NCASv3_T4 Family"]) == (4, 4, 4)
 
 
+def test_a_new_size_boots_no_image_of_the_first_hypervisor_generation(arm: Arm) -> None:
+    wish = body("Standard_ND96isr_H100_v5") | {"zones": ["2"]}
+    image = f"{GROUP}/Microsoft.Compute/images/ours"
+    wish["properties"]["storageProfile"]["imageReference"] = {"id": f"{image}-gen1"}
+    assert "Hypervisor Generation '1'" in arm.refused("BadRequest", 400, "PUT", VM, wish, **CREATE)
+    wish["properties"]["storageProfile"]["imageReference"] = {"id": image}
+    assert arm.call("PUT", VM, wish, **CREATE).status_code == 201
+
+
 def test_custom_data_is_never_shown_again(arm: Arm) -> None:
     assert "customData" not in arm.launch()["properties"]["osProfile"]
     assert "customData" not in str(arm.get(VIEW))
