@@ -22,6 +22,7 @@ _NAMES = {
     "group_released": "groups released",
     "vm_stopped": "VMs of members stopped at the cloud",
     "shortage": "clouds short of room",
+    "next_day": "days that passed at once",
 }
 
 
