@@ -150,7 +150,7 @@ def test_a_lease_has_a_cap_and_comes_from_a_quote(visitor: Visitor, tenant: Tena
     cost = page.locator(".panel").filter(has_text="Cost and term")
     expect(cost.get_by_text("of $2.50")).to_be_visible()
     expect(cost.get_by_text("10 m 00 s, 2 m 00 s before the end")).to_be_visible()
-    expect(cost.get_by_text(re.compile(r"^launched at \$1\.01 an hour or less"))).to_be_visible()
+    expect(cost.get_by_text(re.compile(r"^launched at \$1\.02 an hour or less"))).to_be_visible()
     (lease,) = tenant.leases("!terminal")
     assert (lease["max_cost"], lease["expiry_warnings_seconds"]) == ("2.50", [600, 120])
     assert lease["quote_id"] is not None
