@@ -214,6 +214,7 @@ def run(stage: Stage, batch: Sequence[Case]) -> float:
             flags[label] = arm(stage.folder, case.place.point, case.action, key=key, seconds=seconds, over=case.over)
 
     with stage.operator.tenant(f"{scenario} {secrets.token_hex(4)}", _GPUS) as tenant:
+        _set_budgets(tenant)
         with_lease = {label: case.place.provider for label, case in labelled.items() if case.place.of_lease}
         for label in labelled.keys() - with_lease:
             armed(label, ACCOUNTS.get(labelled[label].place.provider, ""))
@@ -263,6 +264,18 @@ def _names(clouds: Iterable[str], with_lease: Mapping[str, str]) -> dict[str, Se
     }
 
 
+def _set_budgets(tenant: Tenant) -> None:
+    """Budgets that nothing exceeds, whose periods may end at any point."""
+    for period in ("day", "month"):
+        body = {"scope": {"kind": "tenant"}, "period": period, "amount": "1000000", "when_exceeded": "end"}
+        tenant.http.post("/v1/budgets", json=body).raise_for_status()
+
+
+def _committed(tenant: Tenant) -> list[str]:
+    budgets = tenant.items("/v1/budgets")
+    return [f"budget: {one['committed']} of a {one['period']}" for one in budgets if float(one["committed"])]
+
+
 def disarm(folder: Path) -> None:
     """No point is armed any more."""
     for file in folder.iterdir():
@@ -277,11 +290,13 @@ def judge(stage: Stage, tenant: Tenant, labelled: Mapping[str, Case], groups: Se
         return differences(stage.operator, stage.cloud, stage.stack.credentials.database_url)
 
     wait_until(
-        lambda: not (found() or tenant.used() or stage.cloud.resources_of_tenant(tenant.id)), timeout=CYCLE_SECONDS
+        lambda: not (found() or tenant.used() or _committed(tenant) or stage.cloud.resources_of_tenant(tenant.id)),
+        timeout=CYCLE_SECONDS,
     )
     shared = [
         *found(),
         *(f"quota: {resource} {used}" for resource, used in tenant.used().items()),
+        *_committed(tenant),
         *(f"leftover: {thing}" for thing in stage.cloud.resources_of_tenant(tenant.id)),
         *(f"twin: {vm_id} is in a batch and belongs to no attempt" for vm_id in _beyond_slots(stage, tenant)),
     ]

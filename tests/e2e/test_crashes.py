@@ -11,6 +11,7 @@ SAMPLE = (
     ("send.send:launch:after", Action.KILL),
     ("end.finish:commit:before", Action.KILL),
     ("send.record:commit:before", Action.POSTGRES_GONE),
+    ("end.finish:commit:after", Action.PERIOD_OVER),
     ("terminate.terminate_each:terminate_sent:after", Action.POSTGRES_GONE),
 )
 

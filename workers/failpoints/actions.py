@@ -2,7 +2,7 @@
 
 A file `POINT` or `POINT@KEY` in the folder arms a point. A key restricts the point to a lease's id or an account's
 name. The process that reaches the point first renames the file, so that the point acts once among all processes. The
-file holds JSON: {"action": kill, exception, hang, postgres_gone or late, "seconds": how long the point hangs, or is
+file holds JSON: {"action": kill, exception, hang, postgres_gone, period_over or late, "seconds": how long the point hangs, or is
 late at most, "over": see `late`}.
 """
 
@@ -12,11 +12,12 @@ import signal
 import threading
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Any, LiteralString
 
 import psycopg
 import structlog
 
+from app.db.core.connections import WORKER_ROLE
 from workers.failpoints.late import wait_for_another
 from workers.permits import without_permit
 
@@ -33,10 +34,17 @@ WHERE datname = current_database() AND application_name = 'gpulease-worker' AND 
 """
 
 
+_END_PERIODS = """
+UPDATE budget SET period_ends_at = period_started_at, period_started_at = period_started_at - CAST('1 ' || period AS interval)
+WHERE id IN (SELECT id FROM budget WHERE period <> 'lifetime' AND period_ends_at > now() FOR UPDATE SKIP LOCKED)
+"""
+"""As at midnight: the stored period of each budget is over, and nobody has begun the present one."""
+
+
 class Action(StrEnum):
     """`hang`: the thread waits some seconds and continues. `postgres_gone`: every connection of the workers is cut.
 
-    `late`: the thread stalls, with no transaction open, until its claim is lost and another worker has finished. Then
+    `period_over`: the periods of all budgets end. `late`: the thread stalls, with no transaction open, until its claim is lost and another worker has finished. Then
     it continues as before.
     """
 
@@ -44,6 +52,7 @@ class Action(StrEnum):
     EXCEPTION = "exception"
     HANG = "hang"
     POSTGRES_GONE = "postgres_gone"
+    PERIOD_OVER = "period_over"
     LATE = "late"
 
 
@@ -88,7 +97,9 @@ class Arms:
             case Action.HANG:
                 threading.Event().wait(seconds)
             case Action.POSTGRES_GONE:
-                self._cut_connections()
+                self._execute(_CUT)
+            case Action.PERIOD_OVER:
+                self._execute(f"SET ROLE {WORKER_ROLE}", _END_PERIODS)
         return action
 
     def stall(self, point: str) -> None:
@@ -122,9 +133,10 @@ class Arms:
         finally:
             os.close(trace)
 
-    def _cut_connections(self) -> None:
+    def _execute(self, *commands: LiteralString) -> None:
         with psycopg.connect(self._database_url, autocommit=True) as connection:
-            connection.execute(_CUT)
+            for command in commands:
+                connection.execute(command)
 
 
 def _name(point: str, key: str) -> str:
