@@ -160,6 +160,7 @@ class Fleet:
         used = {"seconds": 3600, "price_per_hour": 1, "disk_gib_hours": 0, "labels": Jsonb({})}
         ids = {"attempt_id": new_id("attempt"), "lease_id": lease_id, "lease_name": "one", "n": 1}
         (now,) = self.run("SELECT date_trunc('day', now(), 'UTC') AS day")
+        self.run("UPDATE usage_progress SET recorded_until = %s", now["day"])
         for days in (1, 2):
             what = {"tenant_id": tenant_id, **place, **amounts, "starts_at": now["day"] - timedelta(days=days)}
             self._insert("usage_record", {**what, **used, **ids, "revision": 0, "account": "main", "zone": "a"})

@@ -13,7 +13,7 @@ from tests.api.test_host_keys import Leased
 from tests.api.test_ops import orphan
 from tests.security.routes import BUDGET, GIVEN_UP, HOOK, OPERATIONS, Operation, closed
 
-LAST = ("delete_webhook", "delete_budget", "delete_ssh_key", "release_lease", "revoke_key")
+LAST = ("release_group", "delete_webhook", "delete_budget", "delete_ssh_key", "release_lease", "revoke_key")
 """Called after all others: they end what the others need."""
 
 

@@ -77,6 +77,7 @@ async def make_victim(caller: Caller, fleet: Fleet) -> Victim:
     groups = [await caller.post("/v1/groups", json={**group_wish, "name": name}) for name in ("other", GROUP_NAME)]
     fleet.run(BATCH, caller.tenant_id, new_id("batch"))
     budgets = [(await caller.post("/v1/budgets", json=BUDGET)).json() for _ in range(2)]
+    fleet.run("INSERT INTO budget_turn (tenant_id, taken_at) VALUES (%s, now())", caller.tenant_id)
     hook = (await caller.post("/v1/webhooks", json={"url": HOOK, "description": CONSOLE})).json()
     sent = (await caller.post(f"/v1/webhooks/{hook['id']}/test")).json()
     ids = {"lease_id": lease_id, "tenant_id": caller.tenant_id, "key_id": key["id"]}

@@ -3,14 +3,17 @@
 import os
 import re
 import secrets
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import psycopg
+import pytest
 from psycopg import sql
 from sqlalchemy import event
+from sqlalchemy.ext.asyncio import AsyncConnection
 
+from app.db.core import engine
 from app.db.core.connections import API_ROLE
 from app.db.core.engine import ApiDatabase
 
@@ -20,6 +23,20 @@ _FILTER = re.compile(
 )
 
 
+class _Driver:
+    """The driver's connection, whose `fetch` sends what `without` makes of a statement."""
+
+    def __init__(self, raw: Any, without: Callable[[str], str]) -> None:
+        self._raw = raw
+        self._without = without
+
+    async def fetch(self, statement: str, *arguments: Any) -> Any:
+        return await self._raw.fetch(self._without(statement), *arguments)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._raw, name)
+
+
 class WithoutFilter(ApiDatabase):
     """Sends the application's statements without their own conditions on the tenant. Row-level security stands."""
 
@@ -27,6 +44,15 @@ class WithoutFilter(ApiDatabase):
         super().__init__(*args, **kwargs)
         self.opened: set[str] = set()
         event.listen(self._engine.sync_engine, "before_cursor_execute", self._rewritten, retval=True)
+
+    def rewrite_transactions(self, patch: pytest.MonkeyPatch) -> None:
+        """Statements that are compiled at import lack their conditions within transactions as well."""
+        driver_connection = engine._driver_connection
+
+        async def rewriting(connection: AsyncConnection) -> Any:
+            return _Driver(await driver_connection(connection), self._without)
+
+        patch.setattr(engine, "_driver_connection", rewriting)
 
     async def _fetch(self, sql: str, arguments: Any) -> list[dict[str, Any]]:
         return await super()._fetch(self._without(sql), arguments)

@@ -5,13 +5,14 @@ from typing import Any
 
 from sqlalchemy import select, update
 
-from app.db.schema.tables import attempt, lease, quota, quota_claim
+from app.db.schema.tables import attempt, budget, lease, quota, quota_claim
 from app.domain.budgets import resource_of
 from tests.db.store import ago, make_budget
 from tests.workers.fleet import Fleet
 
 CENT = Decimal("0.01")
 RAN = (
+    update(budget).values(period_started_at=ago("1 hour")),
     update(attempt).values(billing_started_at=ago("30 minutes")),
     update(lease).values(rate_since=ago("30 minutes")),
 )
