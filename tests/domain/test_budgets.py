@@ -2,10 +2,10 @@
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
-from decimal import ROUND_CEILING, Decimal
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from app.domain.budgets import (
@@ -155,14 +155,29 @@ def test_no_period_costs_more_than_what_was_held_at_the_start(
     steps=st.lists(st.timedeltas(min_value=timedelta(0), max_value=timedelta(days=25)), min_size=1, max_size=4),
     period=st.sampled_from(Period),
 )
+@example(
+    # the cap lies between 43 and 44 microseconds
+    spending=Spending(
+        accrued=Decimal(0),
+        base=Decimal(0),
+        rate_per_hour=Decimal("81.859091"),
+        ends_at=NOW,
+        max_cost=Decimal("0.000001"),
+    ),
+    now=datetime(2023, 1, 1, tzinfo=UTC),
+    term=timedelta(seconds=1),
+    steps=[timedelta(seconds=1)],
+    period=Period.DAY,
+)
 def test_what_a_lease_holds_at_a_constant_rate_never_grows_whatever_period_begins(
     spending: Spending, now: datetime, term: timedelta, steps: list[timedelta], period: Period
 ) -> None:
     """So the sum over all leases never grows: a budget that all fitted into is never exceeded by their own terms."""
     lease = replace(spending, base=min(spending.base, spending.accrued), ends_at=now + 2 * term)
     if lease.max_cost is not None and lease.rate_per_hour:
-        left = max(lease.max_cost - lease.accrued, Decimal(0)) / lease.rate_per_hour
-        lease = replace(lease, ends_at=min(lease.ends_at, now + timedelta(hours=min(float(left), 10_000.0))))
+        left = min(max(lease.max_cost - lease.accrued, Decimal(0)) / lease.rate_per_hour, Decimal(10_000))
+        whole = int((left * 3_600_000_000).to_integral_value(ROUND_FLOOR))  # as `cost_reached_at` is stored
+        lease = replace(lease, ends_at=min(lease.ends_at, now + timedelta(microseconds=whole)))
     held = commitment(lease, period, now)
     for step in steps:
         begins = now if period is Period.LIFETIME else span_at(period, now + step).starts_at

@@ -105,12 +105,13 @@ def cost_reached_at(
 ) -> ColumnElement[Any]:
     """When the cost of a lease reaches its spend cap. Null: never at this rate, no cap, or nothing is billed.
 
+    Rounded down to a microsecond: until then the lease costs no more than its cap, which bounds what budgets hold of it.
     Where `cost_closed` alone has reached the cap, it is the start of the rate, or now.
     """
     left = func.least((max_cost - cost_closed) * _SECONDS_PER_HOUR / func.nullif(rate_per_hour, _ZERO), _LONGEST)
     return case(
         (cost_closed >= max_cost, func.coalesce(rate_since, func.now())),
-        (rate_per_hour > _ZERO, rate_since + left * _SECOND),
+        (rate_per_hour > _ZERO, rate_since + func.trunc(left, 6) * _SECOND),
     )
 
 

@@ -157,7 +157,8 @@ def told(budget_id: str, threshold: int, *, before: int, since: datetime) -> Upd
 
 _HOLDERS = text(
     f"""
-    SELECT l.id AS lease_id, {commitments.PRESENT_RATE} AS rate_per_hour, c.amount AS committed, l.desired = 'end' AS ending,
+    SELECT l.id AS lease_id, {commitments.PRESENT_RATE} AS rate_per_hour, c.amount AS committed,
+        l.desired = 'end' OR coalesce(least(l.expires_at, l.cost_reached_at) <= now(), FALSE) AS ending,
         {commitments.stored(f"greatest({commitments.ACCRUED} - {commitments.base_of('c.base')}, 0)")} AS counted
     FROM quota_claim c JOIN lease l ON l.id = c.lease_id
     JOIN budget b ON b.tenant_id = c.tenant_id AND {commitments.RESOURCE} = c.resource
@@ -167,7 +168,10 @@ _HOLDERS = text(
 
 
 def holders(tenant_id: str, budget_id: str) -> Bound[Any]:
-    """The live leases that the budget counts: the fields of `app.domain.budgets.Holder`."""
+    """The live leases that the budget counts: the fields of `app.domain.budgets.Holder`.
+
+    A lease whose term is over is ending: its next step ends it, with the reason of its term.
+    """
     return Bound(_HOLDERS, {"tenant_id": tenant_id, "resource": resource_of(budget_id)})
 
 

@@ -57,7 +57,7 @@ def hours_until(until: str) -> str:
 
 def stored(amount: str) -> str:
     """Rounded up to a millionth, but for what a division adds to an exact amount."""
-    return f"(ceil(round(({amount}) * 1000000, 1)) / 1000000)"
+    return f"(ceil(round(({amount}) * 1000000, 3)) / 1000000)"
 
 
 def commitment(rate: str, *, so_far: str, room: str, left: str) -> str:

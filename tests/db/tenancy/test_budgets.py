@@ -498,6 +498,25 @@ def test_an_exceeded_budget_ends_the_most_expensive_leases_until_it_fits(store: 
     assert job(store) == 2
 
 
+def test_a_lease_whose_term_is_over_ends_for_its_term_and_not_for_the_budget_that_it_overran(store: Store) -> None:
+    """The job runs between the end of a term and the step that ends the lease. A cap that is reached is such an end."""
+    tenant = room(store)
+    store.budget(tenant, "10", when_exceeded="end")
+    over, capped, running = (store.admit(tenant, ONE, at(rate)) for rate in ("5", "4", "1"))
+    past, later = text("now() - interval '1 second'"), text("now() + interval '1 hour'")
+    since = text("now() - interval '1 hour'")
+    assert over is not None
+    assert capped is not None
+    assert running is not None
+    for lease_id, rate in ((over, 5), (capped, 5), (running, 1)):
+        store.write(lease, lease_id, rate_per_hour=Decimal(rate), rate_since=since, expires_at=later)
+    store.write(lease, over, expires_at=past)
+    store.write(lease, capped, cost_reached_at=past, max_cost=Decimal("4.99"))
+    job(store)
+    states = {row.id: row.desired for row in store.rows(lease)}
+    assert states == {over: "run", capped: "run", running: "end"}, "only the end of this one saves anything"
+
+
 def test_a_hold_keeps_every_lease(store: Store) -> None:
     tenant = room(store)
     budget_id = store.budget(tenant, "10", when_exceeded="end")
