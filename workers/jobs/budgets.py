@@ -1,7 +1,7 @@
 """Budgets between requests: periods begin, claims follow prices, thresholds get events, and leases end.
 
-Tenants take turns. A part that fails for one tenant is logged, and the job goes on with the next part and the next
-tenant. Each transaction handles a bounded number of rows.
+Tenants take turns. What fails for one budget, one part or one tenant is logged, and the job continues with the next.
+Each transaction handles a bounded number of rows.
 
 Each part repeats safely, and beside itself in another process. Locks are taken in the order tenant, budget, lease,
 quota. Claims that follow a price wait for no lease that a step holds. A decision to end leases waits for all leases of its
@@ -37,7 +37,7 @@ _BATCHES = 4
 _ROLLED = 20
 _TOLD = 20
 _ENDED = 10
-"""Budgets that a turn rolls, tells of and ends leases for."""
+"""Budgets of one turn: whose periods begin, whose thresholds are reached, and whose leases end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,10 +81,10 @@ def apply_budgets(runtime: Runtime, _account: str, _region: str) -> int:
     return count
 
 
-def _attempt(turn: _Turn, part: Callable[[_Turn], int]) -> int:
-    """The outermost handler for one part of a tenant's turn."""
+def _attempt(turn: _Turn, part: Callable[..., int], *of_budget: Any) -> int:
+    """The outermost handler for one part of a tenant's turn, or for one budget in it."""
     try:
-        return part(turn)
+        return part(turn, *of_budget)
     except DBAPIError as error:
         if is_outage(error):
             raise
@@ -132,7 +132,7 @@ def _tell(turn: _Turn) -> int:
         return 0
     with turn.begin() as connection:
         rows = connection.execute(budgets.with_amounts(ids)).all()
-    return sum(_tell_one(turn, row) for row in rows)
+    return sum(_attempt(turn, _tell_one, row) for row in rows)
 
 
 def _tell_one(turn: _Turn, row: Any) -> int:
@@ -152,11 +152,12 @@ def _tell_one(turn: _Turn, row: Any) -> int:
 def _end(turn: _Turn) -> int:
     if turn.runtime.database.first(IS_HELD) is not None:
         return 0
-    count = 0
-    for budget_id in turn.page("ended", budget_turns.exceeded, _ENDED):
-        with turn.begin() as connection:
-            count += _end_leases(connection, budget_id)
-    return count
+    return sum(_attempt(turn, _end_one, budget_id) for budget_id in turn.page("ended", budget_turns.exceeded, _ENDED))
+
+
+def _end_one(turn: _Turn, budget_id: str) -> int:
+    with turn.begin() as connection:
+        return _end_leases(connection, budget_id)
 
 
 def _end_leases(connection: Connection, budget_id: str) -> int:

@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sqlalchemy import Row, insert, select, text
+from sqlalchemy import Connection, Row, insert, select, text
 
 from app.db.schema.tables import attempt, attempt_price, budget, event, lease, quota, quota_claim
 from app.db.tenancy import budgets, commitments, quotas
@@ -587,6 +587,24 @@ def test_what_fails_for_one_tenant_is_done_for_the_others(store: Store) -> None:
     lease_id = exceed(store, other)
     store.write(budget, budget_id, thresholds=["x"])
     store.run(quota.update().where(quota.c.resource == resource_of(budget_id)).values(spent=1))
+    assert job(store, failures=1) > 0
+    assert store.row(lease, lease_id).desired == "end"
+
+
+def test_a_budget_that_fails_keeps_no_other_of_its_tenant_from_ending_leases(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tenant = room(store)
+    failing = store.budget(tenant, "10", when_exceeded="end")
+    lease_id = exceed(store, tenant)
+    fit_budget = commitments.fit_budget
+
+    def fails_for_the_first(connection: Connection, tenant_id: str, resource: str) -> int:
+        if resource == resource_of(failing):
+            raise TimeoutError
+        return fit_budget(connection, tenant_id, resource)
+
+    monkeypatch.setattr(commitments, "fit_budget", fails_for_the_first)
     assert job(store, failures=1) > 0
     assert store.row(lease, lease_id).desired == "end"
 
