@@ -177,21 +177,13 @@ def scale(
 def extend(
     session: Session,
     name: Reference,
-    by: Annotated[
-        int | None,
-        typer.Argument(metavar="DURATION", parser=values.seconds, help="Time to add to the latest end, such as 4h."),
-    ] = None,
+    by: values.Duration = None,
     *,
-    until: Annotated[
-        str | None,
-        typer.Option(metavar="TIME", parser=values.future, help="The new end: an RFC 3339 time, or 8h from now."),
-    ] = None,
+    until: values.NewEnd = None,
 ) -> None:
     """Extend all members of a group, or none. Afterwards no member expires before the new end."""
-    if (by is None) == (until is None):
-        raise typer.BadParameter("give either DURATION, such as 4h, or --until TIME")
+    body = values.extension(by, until)
     api = session.api()
-    body = {"extend_by_seconds": by} if by is not None else {"expires_at": until}
     session.answer(api.post(f"{_path(api, name)}/extend", body), group_views.group, group_views.sheet)
 
 

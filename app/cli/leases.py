@@ -158,23 +158,15 @@ def watch_lease(session: Session, lease: Reference, *, until: Until = "terminal"
 def extend(
     session: Session,
     lease: Reference,
-    by: Annotated[
-        int | None,
-        typer.Argument(metavar="DURATION", parser=values.seconds, help="Time to add to the lease, such as 4h."),
-    ] = None,
+    by: values.Duration = None,
     *,
-    until: Annotated[
-        str | None,
-        typer.Option(metavar="TIME", parser=values.future, help="The new end: an RFC 3339 time, or 8h from now."),
-    ] = None,
+    until: values.NewEnd = None,
 ) -> None:
     """Extend a lease by a duration, or until a time. The command reports the added cost."""
-    if (by is None) == (until is None):
-        raise typer.BadParameter("give either DURATION, such as 4h, or --until TIME")
+    body = values.extension(by, until)
     api = session.api()
     path = _path(api, lease)
     before = api.get(path)
-    body = {"extend_by_seconds": by} if by is not None else {"expires_at": until}
     extended = api.post(f"{path}/extend", body)
     session.answer(extended, lease_views.lease, lease_views.sheet)
     session.note(lease_views.extension(before, extended))

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable
 from datetime import timedelta
 from pathlib import Path
+from typing import Annotated
 
 import typer
 
@@ -139,3 +140,21 @@ def text_file(path: Path) -> str:
     except (OSError, UnicodeDecodeError) as error:
         msg = f"cannot read {path}: {error}"
         raise typer.BadParameter(msg) from None
+
+
+def extension(by: int | None, until: str | None) -> dict[str, int | str]:
+    """The body of an extension: by a duration in seconds, or until a time. Exactly one of the two is given."""
+    if by is not None and until is None:
+        return {"extend_by_seconds": by}
+    if until is not None and by is None:
+        return {"expires_at": until}
+    raise typer.BadParameter("give either DURATION, such as 4h, or --until TIME")
+
+
+Duration = Annotated[
+    int | None, typer.Argument(metavar="DURATION", parser=seconds, help="Time to add to the present end, such as 4h.")
+]
+NewEnd = Annotated[
+    str | None,
+    typer.Option("--until", metavar="TIME", parser=future, help="The new end: an RFC 3339 time, or 8h from now."),
+]

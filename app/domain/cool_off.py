@@ -5,11 +5,16 @@ Pauses double with each refusal in a row, up to `longest`: `app.db.fleet.offerin
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from enum import StrEnum
 from types import MappingProxyType
 
 from app.domain.error_kinds import ErrorKind
 from app.domain.reasons import ReasonCode
+
+SHORTEST_BLOCK = timedelta(minutes=10)
+LONGEST_BLOCK = timedelta(hours=1)
+"""How long an account or region is set aside in which the provider refuses every launch: at first, and at most."""
 
 
 class CoolOffReason(StrEnum):

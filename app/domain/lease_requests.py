@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Any, Self
 
 from app.domain.offerings import GpuVendor, Interconnect, MarketWish
-from app.domain.vm_parts import PartsWish
+from app.domain.vm_parts import PartsRequest
 
 
 class OnInterruption(StrEnum):
@@ -157,9 +157,9 @@ class LeaseRequest:
     benchmark: BenchmarkWish = BenchmarkWish.OFF
 
     @property
-    def parts(self) -> PartsWish:
+    def parts(self) -> PartsRequest:
         """What decides the size of the VM's disks and whether it gets a public address."""
-        return PartsWish(disk_gib=self.disk_gib, public_ip=self.public_ip, image=self.image)
+        return PartsRequest(disk_gib=self.disk_gib, public_ip=self.public_ip, image=self.image)
 
     @property
     def wants_agent(self) -> bool:

@@ -42,7 +42,7 @@ class Quote:
     request: LeaseRequest
     ssh_keys: tuple[str, ...] | None
     has_script: bool
-    rate_per_hour: Decimal | None
+    rate_per_hour: Decimal
     expired: bool
 
     @classmethod

@@ -9,7 +9,7 @@ from decimal import Decimal
 from enum import StrEnum
 
 from app.domain.offerings import Market, Offering
-from app.domain.vm_parts import PartsWish
+from app.domain.vm_parts import PartsRequest
 
 HOURS_PER_MONTH = Decimal(730)
 """The month in which providers state the price of storage: 8,760 hours a year divided by twelve."""
@@ -48,12 +48,12 @@ class Rate:
         return self.compute + (self.disk or Decimal(0)) + (self.address or Decimal(0))
 
 
-def disk_gib_at(offering: Offering, wish: PartsWish) -> int:
+def disk_gib_at(offering: Offering, wish: PartsRequest) -> int:
     """Billed GiB of all network disks of a VM at `offering`."""
     return offering.parts.billed_disk_gib(wish, offering.type.gpu.driver)
 
 
-def rate_at(offering: Offering, wish: PartsWish) -> Rate:
+def rate_at(offering: Offering, wish: PartsRequest) -> Rate:
     """The rate of a VM at `offering`, to a millionth. Raises ValueError when the offering has no price."""
     if offering.price_per_hour is None:
         msg = "an offering without a price has no rate"
@@ -78,7 +78,7 @@ def list_price(offering: Offering, offerings: Iterable[Offering]) -> Decimal | N
     return prices.get(offering.key.zone, min(prices.values(), default=None))
 
 
-def least_rate(candidates: Iterable[Offering], wish: PartsWish) -> Decimal:
+def least_rate(candidates: Iterable[Offering], wish: PartsRequest) -> Decimal:
     """USD an hour of the cheapest candidate, all parts: what admission counts. Zero without a candidate."""
     rates = (rate_at(offering, wish).total for offering in candidates)
     return min(rates, default=Decimal(0))

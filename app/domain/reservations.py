@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
 
-from app.domain.vm_parts import PartsWish
+from app.domain.vm_parts import PartsRequest
 
 ENDING_MARGIN = timedelta(minutes=5)
 """A lease ends this long before its reservation, so that its VM is gone when the reservation ends."""
@@ -57,7 +57,7 @@ class Term:
     expires_at: datetime
     wait_until: datetime
     waits: timedelta
-    parts: PartsWish
+    parts: PartsRequest
     spendable: Decimal | None = None
     max_rate: Decimal | None = None
 

@@ -6,7 +6,7 @@ from typing import Any, Self
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PartsWish:
+class PartsRequest:
     """The part of a lease request that decides them. `image`: a name of the operators' list; None: the account's default image."""
 
     disk_gib: int
@@ -56,7 +56,7 @@ class PartsFacts:
             "public_addresses": self.public_addresses,
         }
 
-    def billed_disk_gib(self, wish: PartsWish, driver: str) -> int:
+    def billed_disk_gib(self, wish: PartsRequest, driver: str) -> int:
         """Billed GiB of all network disks of a VM.
 
         The boot disk is as large as the request says, and at least as large as the image. An image that nobody has
@@ -65,7 +65,7 @@ class PartsFacts:
         boot = max(wish.disk_gib, self.image_gib.get(image_key(wish.image, driver), 0))
         return self._billed(boot) + self._billed(self.data_disk_gib)
 
-    def gives_address(self, wish: PartsWish) -> bool:
+    def gives_address(self, wish: PartsRequest) -> bool:
         """Whether a VM gets a public address."""
         return wish.public_ip and self.public_addresses
 

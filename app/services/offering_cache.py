@@ -19,7 +19,7 @@ from app.domain.offerings import Offering
 from app.domain.placement import Ranking, Requirements
 from app.domain.rates import least_rate
 from app.domain.reservations import Term
-from app.domain.vm_parts import PartsWish
+from app.domain.vm_parts import PartsRequest
 from app.services.ttl_cache import Kept
 
 _MOST_RANKINGS = 256
@@ -34,14 +34,14 @@ class Ranked:
 
     ranking: Ranking
     minimum: quotas.Amounts
-    _rates: dict[PartsWish, Decimal] = field(default_factory=dict, repr=False, compare=False)
+    _rates: dict[PartsRequest, Decimal] = field(default_factory=dict, repr=False, compare=False)
 
     def only(self, candidates: tuple[Offering, ...]) -> "Ranked":
         """The same with some of the candidates."""
         ranking = placement.Ranking(candidates=candidates, excluded=self.ranking.excluded)
         return Ranked(ranking=ranking, minimum=quotas.minimum(candidates))
 
-    def least_rate(self, wish: PartsWish) -> Decimal:
+    def least_rate(self, wish: PartsRequest) -> Decimal:
         """USD an hour of the cheapest candidate, all parts. Computed once for equal values of `wish`."""
         known = self._rates.get(wish)
         if known is None:

@@ -19,13 +19,8 @@ NEW = (
     ("account", "vm_parts", JSON, "what each VM gets besides compute, from the settings: PartsFacts.settings_json"),
     ("account_region", "image_gib", JSON, "{image_key: GiB}: the least boot disk of the images that were looked up"),
     ("lease", "max_rate", MONEY, "USD an hour, all parts: the rate of its quote; NULL: no quote"),
-    (
-        "quote",
-        "rate_per_hour",
-        MONEY,
-        "USD an hour, all parts: a lease from it is launched at no more; NULL: quoted by an earlier version",
-    ),
 )
+QUOTED = "USD an hour, all parts: a lease from it is launched at no more"
 CHANGED = (
     (
         "lease",
@@ -45,6 +40,9 @@ CHANGED = (
 def upgrade() -> None:
     for table, name, kind, comment in NEW:
         op.add_column(table, sa.Column(name, kind, nullable=True, comment=comment))
+    rate = sa.Column("rate_per_hour", MONEY, nullable=False, server_default=sa.text("0"), comment=QUOTED)
+    op.add_column("quote", rate)
+    op.alter_column("quote", "rate_per_hour", server_default=None)  # quotes last for minutes: older ones launch nothing
     for table, name, comment, before in CHANGED:
         _describe(table, name, comment, before)
 
@@ -52,6 +50,7 @@ def upgrade() -> None:
 def downgrade() -> None:
     for table, name, comment, before in CHANGED:
         _describe(table, name, before, comment)
+    op.drop_column("quote", "rate_per_hour")
     for table, name, _, _ in NEW:
         op.drop_column(table, name)
 

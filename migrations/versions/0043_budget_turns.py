@@ -1,4 +1,4 @@
-"""When the job last applied the budgets of a tenant, and where each of its lanes goes on.
+"""When the job last applied the budgets of a tenant, and where the next look of each lane begins.
 
 Revision: 0043
 Follows: 0042
@@ -23,7 +23,13 @@ def upgrade() -> None:
         "budget_turn",
         sa.Column("tenant_id", sa.Text(collation="C"), nullable=False),
         sa.Column("taken_at", TIME, nullable=False),
-        sa.Column("positions", JSON, server_default=sa.text("'{}'"), nullable=False, comment="where each lane goes on"),
+        sa.Column(
+            "positions",
+            JSON,
+            server_default=sa.text("'{}'"),
+            nullable=False,
+            comment="where the next look of each lane begins",
+        ),
         sa.ForeignKeyConstraint(["tenant_id"], ["tenant.id"], name=op.f("fk_budget_turn_tenant_id_tenant")),
         sa.PrimaryKeyConstraint("tenant_id", name=op.f("pk_budget_turn")),
         comment="When the job last applied the budgets of a tenant",

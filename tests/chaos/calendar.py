@@ -7,6 +7,7 @@ once in a transaction. The clouds are ahead by as much. See tests/workers/virtua
 import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import LiteralString, cast
 
 import psycopg
 from psycopg import sql
@@ -14,11 +15,11 @@ from psycopg import sql
 from app.local.embedded_postgres import DATABASE
 from tests.e2e.cloud import Cloud
 from tests.e2e.stack import Stack
+from tests.workers.virtual_time import defaults
 
 _AFTER_MIDNIGHT = timedelta(seconds=5)
 _PREPARE = """
 DO $$
-DECLARE found record;
 BEGIN
     CREATE SCHEMA IF NOT EXISTS calendar;
     GRANT USAGE ON SCHEMA calendar TO PUBLIC;
@@ -32,12 +33,7 @@ BEGIN
             RETURN pg_catalog.now() OPERATOR(pg_catalog.+) pg_catalog.make_interval(secs => ahead::pg_catalog.float8);
         END
     $f$;
-    FOR found IN
-        SELECT attrelid::regclass AS name, attname FROM pg_attrdef
-        JOIN pg_attribute ON attrelid = adrelid AND attnum = adnum WHERE pg_get_expr(adbin, adrelid) = 'now()'
-    LOOP
-        EXECUTE format('ALTER TABLE %s ALTER COLUMN %I SET DEFAULT calendar.now()', found.name, found.attname);
-    END LOOP;
+    {defaults}
     EXECUTE format('ALTER DATABASE %I SET search_path = calendar, pg_catalog, public', current_database());
 END $$
 """
@@ -60,7 +56,11 @@ class Calendar:
         """Makes the database read this time: at the start, and after each restore. Connections are made anew."""
         url = self._stack.cluster.url(DATABASE, "postgres")
         with psycopg.connect(url, autocommit=True) as connection:
-            connection.execute(sql.SQL(_PREPARE).format(file=sql.Literal(str(self._file))))
+            connection.execute(
+                sql.SQL(_PREPARE).format(
+                    file=sql.Literal(str(self._file)), defaults=sql.SQL(cast("LiteralString", defaults("calendar")))
+                )
+            )
             connection.execute(_RECONNECT)
 
     def now(self) -> datetime:

@@ -19,7 +19,7 @@ from app.domain.candidate_verdicts import (
 from app.domain.cool_off import CoolOffReason
 from app.domain.offerings import CoolOff, Offering
 from app.domain.reservations import Reservation, Term
-from app.domain.vm_parts import PartsWish
+from app.domain.vm_parts import PartsRequest
 from tests.domain.samples import NOW, ago, ahead, cool_off, offering
 
 V = CandidateVerdict
@@ -29,7 +29,7 @@ TERM = Term(
     expires_at=ahead(3600),
     wait_until=ahead(60),
     waits=timedelta(seconds=60),
-    parts=PartsWish(disk_gib=0),
+    parts=PartsRequest(disk_gib=0),
 )
 PLENTY = QuotaState(limits={"gpus": Decimal(100)})
 WORDS = "arn:aws:iam::123456789012:role/x is not authorized"

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from app.domain.billing import cost, term_cost
 from app.domain.offerings import Driver
 from app.domain.rates import Rate, disk_gib_at, least_rate, rate_at
-from app.domain.vm_parts import PartsFacts, PartsWish
+from app.domain.vm_parts import PartsFacts, PartsRequest
 from tests.domain.samples import offering
 
 PRICED = replace(
@@ -21,50 +21,50 @@ SIZES = (32, 64, 128)
 
 
 def test_a_rate_has_compute_disk_and_address() -> None:
-    rate = rate_at(PRICED, PartsWish(disk_gib=730))
+    rate = rate_at(PRICED, PartsRequest(disk_gib=730))
     assert rate == Rate(compute=Decimal(20), disk=Decimal("0.08"), address=Decimal("0.005"))
     assert rate.total == Decimal("20.085")
 
 
 def test_a_vm_without_a_public_address_pays_for_none() -> None:
-    assert rate_at(PRICED, PartsWish(disk_gib=0, public_ip=False)).total == Decimal(20)
+    assert rate_at(PRICED, PartsRequest(disk_gib=0, public_ip=False)).total == Decimal(20)
     private = replace(PRICED, parts=PartsFacts(public_addresses=False))
-    assert rate_at(private, PartsWish(disk_gib=0)).address == 0
+    assert rate_at(private, PartsRequest(disk_gib=0)).address == 0
 
 
 def test_parts_without_a_known_price_count_as_zero() -> None:
-    rate = rate_at(offering(price="20"), PartsWish(disk_gib=100))
+    rate = rate_at(offering(price="20"), PartsRequest(disk_gib=100))
     assert (rate.disk, rate.address, rate.total) == (None, None, Decimal(20))
 
 
 def test_an_offering_without_a_price_has_no_rate() -> None:
     with pytest.raises(ValueError, match="without a price"):
-        rate_at(replace(PRICED, price_per_hour=None), PartsWish(disk_gib=1))
+        rate_at(replace(PRICED, price_per_hour=None), PartsRequest(disk_gib=1))
 
 
 @pytest.mark.parametrize(
     ("wish", "billed"),
     [
-        (PartsWish(disk_gib=30), 75),
-        (PartsWish(disk_gib=80), 80),
-        (PartsWish(disk_gib=30, image="large"), 200),
-        (PartsWish(disk_gib=30, image="unknown"), 30),
+        (PartsRequest(disk_gib=30), 75),
+        (PartsRequest(disk_gib=80), 80),
+        (PartsRequest(disk_gib=30, image="large"), 200),
+        (PartsRequest(disk_gib=30, image="unknown"), 30),
     ],
 )
-def test_the_boot_disk_is_as_large_as_the_image(wish: PartsWish, billed: int) -> None:
+def test_the_boot_disk_is_as_large_as_the_image(wish: PartsRequest, billed: int) -> None:
     images = {"driver:nvidia": 75, "driver:amd_rocm": 500, "large": 200}
     assert disk_gib_at(replace(PRICED, parts=PartsFacts(image_gib=images)), wish) == billed
 
 
 def test_each_disk_is_billed_by_its_next_size() -> None:
     parts = PartsFacts(data_disk_gib=60, disk_sizes_gib=SIZES)
-    assert disk_gib_at(replace(PRICED, parts=parts), PartsWish(disk_gib=33)) == 64 + 64
-    assert disk_gib_at(replace(PRICED, parts=parts), PartsWish(disk_gib=129)) == 129 + 64, "no size is as large"
+    assert disk_gib_at(replace(PRICED, parts=parts), PartsRequest(disk_gib=33)) == 64 + 64
+    assert disk_gib_at(replace(PRICED, parts=parts), PartsRequest(disk_gib=129)) == 129 + 64, "no size is as large"
 
 
 def test_the_least_rate_is_that_of_all_parts() -> None:
     large = replace(PRICED, price_per_hour=Decimal("19.9"), parts=PartsFacts(data_disk_gib=7300))
-    assert least_rate([large, PRICED], PartsWish(disk_gib=0, public_ip=False)) == 20
+    assert least_rate([large, PRICED], PartsRequest(disk_gib=0, public_ip=False)) == 20
 
 
 @given(
@@ -76,10 +76,10 @@ def test_the_least_rate_is_that_of_all_parts() -> None:
         image_gib=st.dictionaries(st.sampled_from(["driver:nvidia", "large"]), st.integers(0, 300)),
     ),
     st.builds(
-        PartsWish, disk_gib=st.integers(30, 500), public_ip=st.booleans(), image=st.sampled_from([None, "large"])
+        PartsRequest, disk_gib=st.integers(30, 500), public_ip=st.booleans(), image=st.sampled_from([None, "large"])
     ),
 )
-def test_what_a_worker_stores_of_an_account_gives_the_rate_that_it_bills(facts: PartsFacts, wish: PartsWish) -> None:
+def test_what_a_worker_stores_of_an_account_gives_the_rate_that_it_bills(facts: PartsFacts, wish: PartsRequest) -> None:
     read = PartsFacts.from_json(facts.settings_json(), dict(facts.image_gib))
     assert rate_at(replace(PRICED, parts=read), wish) == rate_at(replace(PRICED, parts=facts), wish)
     assert read.billed_disk_gib(wish, Driver.NVIDIA) >= wish.disk_gib + facts.data_disk_gib

@@ -16,7 +16,7 @@ from app.domain.placement import Exclusion, Requirements, rank
 from app.domain.placement_failure import why_exhausted
 from app.domain.reasons import ReasonCode
 from app.domain.reservations import ENDING_MARGIN, Reservation, Term
-from app.domain.vm_parts import PartsWish
+from app.domain.vm_parts import PartsRequest
 from tests.domain.samples import NOW, TIMING, ago, ahead, attempt, lease, offering
 
 MINE, OTHER = "tenant_a", "tenant_b"
@@ -35,7 +35,7 @@ def with_reservation(reservation: Reservation) -> Offering:
 
 def term(seconds: float = 3600, waits: float = 0, tenant: str = MINE) -> Term:
     about = {"expires_at": ahead(seconds), "wait_until": ahead(waits), "waits": timedelta(seconds=waits)}
-    return Term(tenant_id=tenant, parts=PartsWish(disk_gib=0), **about)
+    return Term(tenant_id=tenant, parts=PartsRequest(disk_gib=0), **about)
 
 
 def candidates(offerings: list[Offering], asked: Term, *, launching: bool = True, now: datetime = NOW) -> list[str]:

@@ -11,16 +11,17 @@ from typing import Any
 from sqlalchemy import text
 
 from app.domain.budgets import DEFAULT_THRESHOLDS, BudgetKind, Period, Scope, WhenExceeded
-from app.domain.ids import KeyId, TenantId
+from app.domain.ids import TenantId
 from app.services.budgets import BudgetService, NewBudget
 from app.services.errors import ServiceError
 from app.services.preconditions import IfMatch
-from app.services.principal import Principal, Role
+from app.services.principal import Role
 from tests.simulation.cloud import Violation
 from tests.simulation.processes import Grounds
-from tests.simulation.services import attempt, context
+from tests.simulation.services import attempt, context, principal
 
 TEAMS = ("red", "blue")
+_OPERATOR = principal(Role.OPERATOR, None)
 _MOST_BUDGETS = 4
 _MOST_CHANGES = 12
 _STEADY = 0.7
@@ -102,7 +103,7 @@ class BudgetPeople:
             thresholds=DEFAULT_THRESHOLDS,
             when_exceeded=random.choice(list(WhenExceeded)),
         )
-        created = self._attempt("created", self._service.create(self._operator(), new, None))
+        created = self._attempt("created", self._service.create(_OPERATOR, new, None))
         if created is not None:
             self._ids.append(created.values["id"])
             self._grounds.trace.tell(
@@ -116,30 +117,19 @@ class BudgetPeople:
     def _change(self) -> None:
         if self._ids:
             budget_id, values = self._random.choice(self._ids), {"amount": self._amount()}
-            call = self._service.change(self._operator(), budget_id, values, IfMatch())
+            call = self._service.change(_OPERATOR, budget_id, values, IfMatch())
             if self._attempt("changed", call) is not None:
                 self._grounds.trace.tell(f"a budget becomes {values['amount']} USD")
 
     def _delete(self) -> None:
         if self._ids:
             budget_id = self._ids.pop(self._random.randrange(len(self._ids)))
-            self._attempt("deleted", self._service.remove(self._operator(), budget_id))
+            self._attempt("deleted", self._service.remove(_OPERATOR, budget_id))
 
     def _attempt(self, what: str, call: Coroutine[Any, Any, Any]) -> Any:
         """None: it was refused."""
         answer = attempt(self._grounds, "budget", what, call)
         return None if isinstance(answer, ServiceError) else answer
-
-    @staticmethod
-    def _operator() -> Principal:
-        return Principal(
-            key_id=KeyId("key_operator"),
-            key_name="simulated",
-            role=Role.OPERATOR,
-            tenant_id=None,
-            address=None,
-            request_id="simulated",
-        )
 
     # --- promises -----------------------------------------------------------------------------------------
 

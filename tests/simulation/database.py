@@ -19,13 +19,14 @@ from app.db.core.direct import DirectConnection
 from app.db.core.prepared import Bound, execute
 from app.db.core.urls import sync_url
 from tests.simulation.scheduler import Scheduler
+from tests.workers.virtual_time import defaults
 from workers.database import WorkerDatabase
 
 T = TypeVar("T")
 
 _PREPARE = """
 DO $$
-DECLARE one record; parent text;
+DECLARE parent text;
 BEGIN
     CREATE SCHEMA simulated;
     GRANT USAGE ON SCHEMA simulated TO PUBLIC;
@@ -33,12 +34,7 @@ BEGIN
         AS $f$ SELECT pg_catalog.current_setting('simulated.now')::pg_catalog.timestamptz $f$;
     CREATE FUNCTION simulated.gen_random_uuid() RETURNS uuid LANGUAGE sql VOLATILE
         AS $f$ SELECT pg_catalog.md5(pg_catalog.random()::text)::uuid $f$;
-    FOR one IN
-        SELECT attrelid::regclass AS name, attname FROM pg_attrdef JOIN pg_attribute ON attrelid = adrelid AND attnum = adnum
-        WHERE pg_get_expr(adbin, adrelid) = 'now()'
-    LOOP
-        EXECUTE format('ALTER TABLE %s ALTER COLUMN %I SET DEFAULT simulated.now()', one.name, one.attname);
-    END LOOP;
+    {defaults}
     FOREACH parent IN ARRAY ARRAY['gpu_sample', 'gpu_series'] LOOP
         EXECUTE format('CREATE TABLE gpu_partitions.%s_20300131 PARTITION OF public.%I
                         FOR VALUES FROM (''2029-12-31'') TO (''2030-02-01'')', parent, parent);
@@ -78,7 +74,7 @@ class Clocked:
     def __init__(self, owner_url: str, url: str) -> None:
         self._owner = psycopg.connect(owner_url, autocommit=True)
         if self._owner.execute("SELECT to_regnamespace('simulated')").fetchone() == (None,):
-            self._owner.execute(_PREPARE)
+            self._owner.execute(_PREPARE.replace("{defaults}", defaults("simulated")).encode())
         self._owner.execute("SET simulated.now = '2030-01-01'")
         socket = _socket_folder(self._owner)
         self._engine = create_engine(

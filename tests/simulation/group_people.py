@@ -21,10 +21,10 @@ from app.services.group_requests import CreateGroup
 from app.services.lease_requests import CreateLease
 from app.services.offering_cache import OfferingCache
 from app.services.preconditions import IfMatch
-from app.services.principal import Principal
+from app.services.principal import Principal, Role
 from tests.simulation.people import People
 from tests.simulation.processes import Grounds
-from tests.simulation.services import attempt, context
+from tests.simulation.services import attempt, context, principal
 
 _MOST_GROUPS = 2
 _SIZES = (2, 2, 2, 3, 3, 4, 4, 5, 8)
@@ -105,7 +105,7 @@ class GroupPeople:
         return CreateLease(tenant_id=None, request=request, startup_script="true" if random.random() < 0.3 else None)
 
     def _principal(self) -> Principal:
-        return self._people.principal(self._random.choice(self._people.tenants))
+        return principal(Role.MEMBER, self._random.choice(self._people.tenants))
 
     # --- changes ------------------------------------------------------------------------------------------
 

@@ -19,7 +19,7 @@ from app.db.operations.ops import stop_launches
 from app.db.schema.tables import installation, lease, quota, tenant
 from app.db.tenancy.quota_limits import set_limits
 from app.domain.events import LeaseKept
-from app.domain.ids import KeyId, LeaseId, TenantId
+from app.domain.ids import LeaseId, TenantId
 from app.domain.lease_actions import LaterExpiry
 from app.domain.lease_requests import LeaseRequest
 from app.domain.reasons import Origin, Reason, ReasonCode
@@ -32,7 +32,7 @@ from app.services.preconditions import IfMatch
 from app.services.principal import Principal, Role
 from tests.simulation.budget_people import BudgetPeople
 from tests.simulation.processes import Grounds
-from tests.simulation.services import attempt, context
+from tests.simulation.services import attempt, context, principal
 
 _TENANTS = 2
 _MOST_TRIES = 6
@@ -144,29 +144,30 @@ class People:
 
     def create(self, count: int = 1) -> None:
         """Equal requests for leases."""
-        random, principal, wish = self._random, self.principal(self._random.choice(self.tenants)), self.wish()
+        random = self._random
+        member, wish = principal(Role.MEMBER, random.choice(self.tenants)), self.wish()
         ttl, waits = int(random.choice([120, 600, 1500]) * random.uniform(0.5, 1.5)), random.choice([0, 120, 900])
         request = replace(LeaseRequest.from_json(wish), name=None, ttl_seconds=ttl, wait_seconds=waits)
         new = CreateLease(tenant_id=None, request=request, max_cost=self._cap(), startup_script=None)
-        self._send(principal, new, count)
+        self._send(member, new, count)
 
-    def _send(self, principal: Principal, new: CreateLease, count: int, tries: int = 1) -> None:
+    def _send(self, member: Principal, new: CreateLease, count: int, tries: int = 1) -> None:
         """Without an offering at present the requests are sent again a little later."""
-        without_offering = sum(not self._create(principal, new) for _ in range(count))
+        without_offering = sum(not self._create(member, new) for _ in range(count))
         if without_offering and tries < _MOST_TRIES:
-            again = partial(self._send, principal, new, without_offering, tries + 1)
+            again = partial(self._send, member, new, without_offering, tries + 1)
             self._grounds.scheduler.after(_TRY_AGAIN * self._random.random(), again)
 
-    def _create(self, principal: Principal, new: CreateLease) -> bool:
+    def _create(self, member: Principal, new: CreateLease) -> bool:
         """False: no offering fits at present."""
         grounds, ttl = self._grounds, new.request.ttl_seconds
-        answer = attempt(grounds, "lease", "created", self._creation.create(principal, new, None, _id))
+        answer = attempt(grounds, "lease", "created", self._creation.create(member, new, None, _id))
         if isinstance(answer, ServiceError):
             return not isinstance(answer, NoOffering)
         lease_id = LeaseId(answer.content.decode())
         self.first_terms[lease_id] = grounds.scheduler.time + timedelta(seconds=ttl)
         grounds.trace.tell(f"{lease_id} is created for {ttl} s")
-        self._plan_changes(lease_id, principal, ttl)
+        self._plan_changes(lease_id, member, ttl)
         return True
 
     def _cap(self) -> Decimal | None:
@@ -176,30 +177,18 @@ class People:
         self._grounds.scheduler.count("people: lease with a spend cap")
         return Decimal(f"{self._caps.uniform(0.01, 0.2):.6f}")
 
-    @staticmethod
-    def principal(tenant_id: TenantId) -> Principal:
-        """A member of the tenant."""
-        return Principal(
-            key_id=KeyId("key_simulated"),
-            key_name="simulated",
-            role=Role.MEMBER,
-            tenant_id=tenant_id,
-            address=None,
-            request_id="simulated",
-        )
-
-    def _plan_changes(self, lease_id: LeaseId, principal: Principal, ttl: float) -> None:
+    def _plan_changes(self, lease_id: LeaseId, member: Principal, ttl: float) -> None:
         random, scheduler = self._random, self._grounds.scheduler
         if random.random() < 0.4:
-            scheduler.after(random.uniform(0, ttl * 1.1), partial(self.extend, lease_id, principal))
+            scheduler.after(random.uniform(0, ttl * 1.1), partial(self.extend, lease_id, member))
         if random.random() < 0.5:
             scheduler.after(random.choice([5.0, 60.0, ttl]) * random.random(), partial(self.release, lease_id))
         if self._grounds.settings.agent == "on" and self._gpu_random.random() < _KEEPS:
             scheduler.after(self._gpu_random.uniform(0, ttl), partial(self._keep, lease_id))
         if self._caps.random() < self._caps_share / 2:
-            scheduler.after(self._caps.uniform(0, ttl), partial(self._change_cap, lease_id, principal))
+            scheduler.after(self._caps.uniform(0, ttl), partial(self._change_cap, lease_id, member))
         if self.budgets.relabels and self._caps.random() < _RELABELS:
-            scheduler.after(self._caps.uniform(0, ttl), partial(self._relabel, lease_id, principal))
+            scheduler.after(self._caps.uniform(0, ttl), partial(self._relabel, lease_id, member))
 
     def _keep(self, lease_id: LeaseId) -> None:
         """As the call `keep` does: its lease does not count as idle for a while."""
@@ -240,19 +229,19 @@ class People:
             "idle": random.choice([None, *[{"after_seconds": seconds, "action": action} for seconds in (60, 60, 100)]]),
         }
 
-    def _change_cap(self, lease_id: LeaseId, principal: Principal) -> None:
+    def _change_cap(self, lease_id: LeaseId, member: Principal) -> None:
         """Higher, lower but not below what the lease has cost, or none."""
         [found] = self.do(select(accrued(lease, func.now())).where(lease.c.id == lease_id, *_WANTED))
         spent = found.scalar()
         if spent is not None:
             cap = self._caps.choice([None, spent, spent + Decimal("0.1"), spent + 1])
-            self._update(lease_id, principal, "spend cap changed", {"max_cost": cap})
+            self._update(lease_id, member, "spend cap changed", {"max_cost": cap})
 
-    def _relabel(self, lease_id: LeaseId, principal: Principal) -> None:
-        self._update(lease_id, principal, "moved to another team", {"labels": self.budgets.labels()})
+    def _relabel(self, lease_id: LeaseId, member: Principal) -> None:
+        self._update(lease_id, member, "moved to another team", {"labels": self.budgets.labels()})
 
-    def _update(self, lease_id: LeaseId, principal: Principal, what: str, changes: dict[str, Any]) -> None:
-        update = self._changes.update(principal, lease_id, changes, IfMatch())
+    def _update(self, lease_id: LeaseId, member: Principal, what: str, changes: dict[str, Any]) -> None:
+        update = self._changes.update(member, lease_id, changes, IfMatch())
         if not isinstance(attempt(self._grounds, "lease", what, update), ServiceError):
             self._grounds.trace.tell(f"{lease_id} has {changes}")
 
@@ -260,15 +249,15 @@ class People:
         if self._random.random() < 0.5:
             self._grounds.hints.append(lease_id)
 
-    def extend(self, lease_id: LeaseId, principal: Principal) -> None:
+    def extend(self, lease_id: LeaseId, member: Principal) -> None:
         until = self._grounds.scheduler.time + timedelta(seconds=self._random.uniform(60, 900))
-        answer = attempt(self._grounds, "lease", "extended", self._extended(lease_id, principal, until))
+        answer = attempt(self._grounds, "lease", "extended", self._extended(lease_id, member, until))
         if not isinstance(answer, ServiceError):
             self._grounds.trace.tell(f"{lease_id} is extended to {until:%H:%M:%S}")
 
-    async def _extended(self, lease_id: LeaseId, principal: Principal, until: datetime) -> Any:
+    async def _extended(self, lease_id: LeaseId, member: Principal, until: datetime) -> Any:
         later = LaterExpiry(to=until)
-        async with self._changes.extend(principal, lease_id, later, if_match=IfMatch(), key=None) as reply:
+        async with self._changes.extend(member, lease_id, later, if_match=IfMatch(), key=None) as reply:
             return reply.row
 
     def release(self, lease_id: LeaseId) -> None:

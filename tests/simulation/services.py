@@ -17,11 +17,12 @@ from app.db.core.engine import ApiDatabase
 from app.db.core.reads import within_tenant
 from app.db.core.statements import AnySelect
 from app.db.core.tenant_scope import EVERY_TENANT, TENANT
-from app.domain.ids import LeaseId
+from app.domain.ids import KeyId, LeaseId, TenantId
 from app.domain.schema import SchemaRevisions
 from app.services import offering_cache, sample_batches
 from app.services.context import ServiceContext
 from app.services.errors import ServiceError
+from app.services.principal import Principal, Role
 from tests.simulation.processes import Grounds
 
 T = TypeVar("T")
@@ -45,6 +46,18 @@ def complete(work: Coroutine[Any, Any, T]) -> T:
             await asyncio.gather(*rest, return_exceptions=True)
 
     return _loop().run_until_complete(all_of_it())
+
+
+def principal(role: Role, tenant_id: TenantId | None) -> Principal:
+    """Somebody who calls the services. `tenant_id` None: an operator."""
+    return Principal(
+        key_id=KeyId("key_simulated"),
+        key_name="simulated",
+        role=role,
+        tenant_id=tenant_id,
+        address=None,
+        request_id="simulated",
+    )
 
 
 def attempt(grounds: Grounds, noun: str, what: str, call: Coroutine[Any, Any, T]) -> T | ServiceError:

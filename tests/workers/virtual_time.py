@@ -18,9 +18,24 @@ from app.db.core.urls import sync_url
 
 SCHEMA = "virtual_time"
 
+
+def defaults(schema: str) -> str:
+    """A statement for a block of PL/pgSQL: columns whose default is now() get that of the schema."""
+    return f"""
+    DECLARE found record;
+    BEGIN
+        FOR found IN
+            SELECT attrelid::regclass AS name, attname FROM pg_attrdef
+            JOIN pg_attribute ON attrelid = adrelid AND attnum = adnum WHERE pg_get_expr(adbin, adrelid) = 'now()'
+        LOOP
+            EXECUTE format('ALTER TABLE %s ALTER COLUMN %I SET DEFAULT {schema}.now()', found.name, found.attname);
+        END LOOP;
+    END;
+    """
+
+
 _PREPARE = f"""
 DO $$
-DECLARE found record;
 BEGIN
     -- its tables belong to the owner of the database, who also backs it up
     EXECUTE format('SET LOCAL ROLE %I', (SELECT pg_get_userbyid(datdba) FROM pg_database WHERE datname = current_database()));
@@ -34,12 +49,7 @@ BEGIN
             RETURN pg_catalog.now() + (SELECT seconds FROM {SCHEMA}.ahead) * interval '1 second';
         END
     $f$;
-    FOR found IN
-        SELECT attrelid::regclass AS name, attname FROM pg_attrdef
-        JOIN pg_attribute ON attrelid = adrelid AND attnum = adnum WHERE pg_get_expr(adbin, adrelid) = 'now()'
-    LOOP
-        EXECUTE format('ALTER TABLE %s ALTER COLUMN %I SET DEFAULT {SCHEMA}.now()', found.name, found.attname);
-    END LOOP;
+    {defaults(SCHEMA)}
 END $$
 """
 

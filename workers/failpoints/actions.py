@@ -2,8 +2,8 @@
 
 A file `POINT` or `POINT@KEY` in the folder arms a point. A key restricts the point to a lease's id or an account's
 name. The process that reaches the point first renames the file, so that the point acts once among all processes. The
-file holds JSON: {"action": kill, exception, hang, postgres_gone, period_over or late, "seconds": how long the point hangs, or is
-late at most, "over": see `late`}.
+file holds JSON: {"action": kill, exception, hang, postgres_gone, period_over or late, "seconds": how long the point
+hangs, or is late at most, "over": see `late`}.
 """
 
 import json
@@ -44,8 +44,8 @@ WHERE id IN (SELECT id FROM budget WHERE period <> 'lifetime' AND period_ends_at
 class Action(StrEnum):
     """`hang`: the thread waits some seconds and continues. `postgres_gone`: every connection of the workers is cut.
 
-    `period_over`: the periods of all budgets end. `late`: the thread stalls, with no transaction open, until its claim is lost and another worker has finished. Then
-    it continues as before.
+    `period_over`: the periods of all budgets end. `late`: the thread stalls, with no transaction open, until its claim is
+    lost and another worker has finished. Then it continues as before.
     """
 
     KILL = "kill"

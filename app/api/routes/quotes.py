@@ -44,10 +44,10 @@ class Quote(View):
         Field(description="USD an hour for compute at the first candidate, as in its offering."),
     ]
     rate_per_hour: Annotated[
-        Money | None,
+        Money,
         Field(
             description="USD an hour at the first candidate: the VM, its network disks and its public address. A lease "
-            "from the quote is launched nowhere at a higher rate. Null: an earlier version made the quote."
+            "from the quote is launched nowhere at a higher rate."
         ),
     ]
     total: Annotated[

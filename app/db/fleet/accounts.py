@@ -8,6 +8,7 @@ from typing import Any
 from sqlalchemy import (
     ARRAY,
     Integer,
+    Interval,
     Text,
     TextClause,
     Update,
@@ -31,6 +32,7 @@ from app.db.core.column_types import Json
 from app.db.core.prepared import Bound, plain, setting
 from app.db.core.statements import AnySelect
 from app.db.schema.tables import account, account_region, attempt, installation, lease
+from app.domain.cool_off import LONGEST_BLOCK, SHORTEST_BLOCK
 from app.domain.leases import LIVE_ATTEMPT
 from app.domain.vm_parts import PartsFacts
 
@@ -223,24 +225,24 @@ def region_failed(name: str, region: str, error: Mapping[str, Any], *, silent: b
 _BLOCK = text(
     """
     UPDATE account_region SET
-        blocked_since = CASE WHEN blocked_until > now() - interval '1 hour' THEN blocked_since ELSE now() END,
-        blocked_until = now() + CASE WHEN blocked_until > now() - interval '1 hour' THEN
-            least(interval '1 hour', greatest(interval '10 minutes', now() - blocked_since))
-            ELSE interval '10 minutes' END,
+        blocked_since = CASE WHEN blocked_until > now() - :longest THEN blocked_since ELSE now() END,
+        blocked_until = now() + CASE WHEN blocked_until > now() - :longest THEN
+            least(:longest, greatest(:shortest, now() - blocked_since)) ELSE :shortest END,
         blocked_by = CAST(:error AS jsonb)
     WHERE account = :named AND (CAST(:in_region AS text) IS NULL OR region = :in_region)
         AND coalesce(blocked_until <= now(), true)
     """
-)
+).bindparams(bindparam("shortest", type_=Interval), bindparam("longest", type_=Interval))
 
 
 def block(name: str, region: str | None, error: Mapping[str, Any]) -> Bound[TextClause]:
     """Sets an account aside for launches, in one region or in all (None), because the provider refuses every launch.
 
-    The first time for ten minutes. After refusals in a row for as long as they have lasted, at most an hour. Refusals
+    The first time for SHORTEST_BLOCK. After refusals in a row for as long as they have lasted, at most LONGEST_BLOCK. Refusals
     while it is set aside are of launches that were on their way, and change nothing.
     """
-    return Bound(_BLOCK, {"named": name, "in_region": region, "error": json.dumps(dict(error))})
+    times = {"shortest": SHORTEST_BLOCK, "longest": LONGEST_BLOCK}
+    return Bound(_BLOCK, {"named": name, "in_region": region, "error": json.dumps(dict(error)), **times})
 
 
 _BLOCKED = (

@@ -55,7 +55,13 @@ budget_turn = Table(
     metadata,
     Column("tenant_id", Id, ForeignKey("tenant.id"), primary_key=True),
     Column("taken_at", Time, nullable=False),
-    Column("positions", Json, nullable=False, server_default=text("'{}'"), comment="where each lane goes on"),
+    Column(
+        "positions",
+        Json,
+        nullable=False,
+        server_default=text("'{}'"),
+        comment="where the next look of each lane begins",
+    ),
     comment="When the job last applied the budgets of a tenant",
 )
 
@@ -69,9 +75,7 @@ quote = Table(
     Column("plan", Json, nullable=False),
     Column("price_per_hour", Money, nullable=False, comment="USD of compute at the first candidate"),
     Column(
-        "rate_per_hour",
-        Money,
-        comment="USD an hour, all parts: a lease from it is launched at no more; NULL: quoted by an earlier version",
+        "rate_per_hour", Money, nullable=False, comment="USD an hour, all parts: a lease from it is launched at no more"
     ),
     Column("total", Money, nullable=False, comment="USD for the term"),
     Column("valid_until", Time, nullable=False),

@@ -47,7 +47,7 @@ def move(tenant_id: str, positions: Mapping[str, str]) -> Bound[Any]:
     return Bound(_MOVE, {"tenant_id": tenant_id, "positions": json.dumps(dict(positions))})
 
 
-# --- lanes of leases: (id, position). The position of the last row is where the lane goes on ---------------
+# --- lanes of leases: (id, position). The position of the last row is where the next look begins -----------
 
 _OF_TENANT = "l.tenant_id = :tenant_id AND l.ended_at IS NULL"
 _CHANGED = text(
@@ -72,7 +72,7 @@ _EVERY = text(
 )
 
 LANES = {"changed": "-infinity ", "overdue": "", "every": ""}
-"""The first position of each. `changed`: leases that somebody has written since. `overdue`: leases that are billed
+"""The first position of each. `changed`: leases that were written since the last look. `overdue`: leases that are billed
 beyond their end, which always cost more than they hold. `every`: all, in turn, since a lease that waits holds too much
 and one may have been missed. None of them waits for another one."""
 
