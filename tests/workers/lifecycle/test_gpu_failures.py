@@ -178,6 +178,8 @@ def test_a_gpu_that_fails_later_is_treated_as_the_lease_wishes(fleet: Fleet, wis
     else:
         fleet.drive(lambda: len(fleet.attempts(lease_id)) > 1)
         assert fleet.drive_to(lease_id, "active").gpu_health is None
+        first, second = fleet.attempts(lease_id)
+        assert second.zone != first.zone, "the cloud may give it the same machine again"
         assert len(fleet.vms()) == 1
     # root in the VM can forge what an active lease reports: nobody else feels it
     assert fleet.cooling() == []

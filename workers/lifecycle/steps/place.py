@@ -8,6 +8,7 @@ from typing import Any
 from app.db.events.events import NewEvent
 from app.db.groups.writes import wake
 from app.db.leases import attempts
+from app.domain.cool_off import after_gpu_check
 from app.domain.event_parts import EventReason
 from app.domain.events import LeaseQueued
 from app.domain.lease_offerings import for_term
@@ -147,11 +148,27 @@ def _is_bound(lease: Lease) -> bool:
 
 def _untried(ctx: StepContext, this_pass: _Pass, candidates: tuple[Offering, ...]) -> Iterator[Offering]:
     """Yields each candidate once a pass. Offerings in cool-off come last, and only in the first pass."""
+    avoided = _avoided(ctx)
     for offering in candidates:
-        if offering.key in this_pass.tried or (offering.cooling(ctx.now) and not this_pass.first):
+        cooling = offering.key == avoided or offering.cooling(ctx.now)
+        if offering.key in this_pass.tried or (cooling and not this_pass.first):
             continue
         if _place(offering) not in this_pass.not_ready:
             yield offering
+
+
+def _avoided(ctx: StepContext) -> OfferingKey | None:
+    """Where the lease's last VM had failing GPUs: a cool-off for this lease, as the cloud may give it the same machine.
+
+    For others the offering cools off only by evidence that no tenant can forge.
+    """
+    attempt = ctx.lease.attempt
+    if attempt is None or attempt.vm_state_at is None:
+        return None
+    records = [record for record in (ctx.lease.proof, ctx.lease.gpu_health) if record is not None]
+    failed = any(record.rejected and record.n == attempt.n for record in records)
+    until = attempt.vm_state_at + timedelta(seconds=after_gpu_check(ctx.runtime.cool_offs).seconds)
+    return offering_key(attempt) if failed and ctx.now < until else None
 
 
 def _place(offering: Offering) -> tuple[str, str]:
