@@ -14,12 +14,14 @@ from app.domain.offerings import Market
 from workers.providers.aws.calls import pages, part
 from workers.providers.aws.errors import translated
 from workers.providers.common.batch import answered, ask_in_turn
+from workers.providers.common.validity import Validity
 from workers.providers.errors import ProviderError
 from workers.providers.types import ADDRESS, PartPrice, Price, PriceList, PricePage
 
 SOURCE = "AWS Price List"
 _PAGE = 100
 _HOURLY = "Hrs"
+_VALIDITY = Validity(start="effectiveDate")
 _PRODUCT: Mapping[str, str] = {
     "operatingSystem": "Linux",
     "tenancy": "Shared",
@@ -66,20 +68,22 @@ def parts(client: Any, region: str, now: datetime) -> Mapping[str, PartPrice]:
     """Prices of gp3 volumes and of public addresses. Omits a kind that does not have exactly one price."""
     prices: dict[str, PartPrice] = {}
     for kind, (service, unit, attributes) in _PARTS.items():
-        amounts = set(_part_amounts(client, service, unit, {**attributes, "regionCode": region}))
+        amounts = set(_part_amounts(client, service, unit, {**attributes, "regionCode": region}, now))
         if len(amounts) == 1:
             prices[kind] = PartPrice(usd=amounts.pop(), as_of=now, source=SOURCE)
     return prices
 
 
-def _part_amounts(client: Any, service: str, unit: str, attributes: Mapping[str, str]) -> Iterator[Decimal]:
+def _part_amounts(
+    client: Any, service: str, unit: str, attributes: Mapping[str, str], now: datetime
+) -> Iterator[Decimal]:
     filters = [{"Type": "TERM_MATCH", "Field": field, "Value": value} for field, value in attributes.items()]
     for page in pages(client, "get_products", size=_PAGE, ServiceCode=service, Filters=filters):
         for text in part(page, "PriceList"):
             with translated():
                 product = json.loads(text)
                 if _IDLE not in product["product"]["attributes"].get("usagetype", ""):
-                    yield from _amounts(product, unit)
+                    yield from _amounts(product, unit, now)
 
 
 def _by_region(client: Any, name: str, now: datetime, **place: str) -> PriceList:
@@ -90,7 +94,7 @@ def _by_region(client: Any, name: str, now: datetime, **place: str) -> PriceList
         for text in part(page, "PriceList"):
             with translated():
                 product = json.loads(text)
-                prices[product["product"]["attributes"]["regionCode"]].update(_hourly(product))
+                prices[product["product"]["attributes"]["regionCode"]].update(_amounts(product, _HOURLY, now))
     return {
         (region, name, Market.ON_DEMAND): Price(per_hour=amounts.pop(), as_of=now, source=SOURCE)
         for region, amounts in prices.items()
@@ -98,13 +102,9 @@ def _by_region(client: Any, name: str, now: datetime, **place: str) -> PriceList
     }
 
 
-def _hourly(product: Mapping[str, Any]) -> Iterator[Decimal]:
-    """Hourly prices in USD. Omits a price of zero, which marks hours that are paid for elsewhere."""
-    return _amounts(product, _HOURLY)
-
-
-def _amounts(product: Mapping[str, Any], unit: str) -> Iterator[Decimal]:
-    for term in product["terms"].get("OnDemand", {}).values():
+def _amounts(product: Mapping[str, Any], unit: str, now: datetime) -> Iterator[Decimal]:
+    """Prices of a unit in USD by the terms in force. Omits a price of zero, which marks use that is paid for elsewhere."""
+    for term in _VALIDITY.in_force(product["terms"].get("OnDemand", {}).values(), now):
         for dimension in term["priceDimensions"].values():
             price = Decimal(dimension["pricePerUnit"].get("USD", 0))
             if dimension["unit"] == unit and price > 0:

@@ -4,6 +4,7 @@ One question a size: a whole region is thousands of meters. Azure docs, "Azure R
 """
 
 import json
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from decimal import Decimal
@@ -18,6 +19,7 @@ from workers.providers.azure.calls import Document, part
 from workers.providers.azure.clients import AzureClients
 from workers.providers.azure.errors import translated
 from workers.providers.common.batch import answered, ask_in_turn
+from workers.providers.common.validity import Validity
 from workers.providers.errors import OutcomeUnknown, ProviderError
 from workers.providers.types import ADDRESS, ListedKey, PartPrice, Price, PriceList, PricePage
 
@@ -28,19 +30,21 @@ SOURCE = "Azure Retail Prices"
 _SPOT, _LOW_PRIORITY = " Spot", " Low Priority"
 _OTHER_PRODUCTS = ("Windows", "CloudServices")
 _HOURLY = "1 Hour"
+_VALIDITY = Validity(start="effectiveStartDate", end="effectiveEndDate")
+"""Azure lists a price before it takes effect."""
 
 
 def by_size(
     clients: AzureClients, endpoint: str | None, names: Iterable[str], region: str, now: datetime
 ) -> Mapping[tuple[str, Market], Price]:
-    """Of each size the price that came into force last, in each market that has one."""
+    """Of each size the price that is in force at `now`, in each market that has one."""
     with clients.anonymous as client:
         answers = answered(names, lambda name: _by_region(client, endpoint, name, now, armRegionName=region))
     return {(name, market): price for prices in answers.values() for (_, name, market), price in prices.items()}
 
 
 def everywhere(clients: AzureClients, endpoint: str | None, names: Iterable[str], now: datetime) -> Iterator[PricePage]:
-    """A page per size, with the prices that came into force last."""
+    """A page per size, with the prices that are in force at `now`."""
     with clients.anonymous as client:
         for name, answer in ask_in_turn(names, lambda name: _by_region(client, endpoint, name, now)):
             if isinstance(answer, ProviderError):
@@ -82,7 +86,7 @@ def parts(
     disk = [m for m in disks if m["unitOfMeasure"] == _MONTHLY and part(m, "meterName").endswith("Disk")]
     address = [m for m in addresses if m["unitOfMeasure"] == _HOURLY and m["armRegionName"] in (region, *_ANYWHERE)]
     found = {disk_type: (disk, Decimal(_TIER_GIB)), ADDRESS: (address, Decimal(1))}
-    prices = {kind: (_newest(meters), size) for kind, (meters, size) in found.items()}
+    prices = {kind: (_price(meters, now), size) for kind, (meters, size) in found.items()}
     return {
         kind: PartPrice(usd=usd / size, as_of=now, source=SOURCE)
         for kind, (usd, size) in prices.items()
@@ -90,22 +94,21 @@ def parts(
     }
 
 
-def _newest(meters: Iterable[Document]) -> Decimal | None:
-    """The price that came into force last, above zero."""
+def _price(meters: Iterable[Document], now: datetime) -> Decimal | None:
+    """The price above zero that is in force. Of several that came into force together, the highest."""
     priced = [meter for meter in meters if meter["retailPrice"] > 0 and meter["currencyCode"] == "USD"]
-    newest = max(priced, key=lambda meter: str(meter["effectiveStartDate"]), default=None)
-    return None if newest is None else Decimal(newest["retailPrice"])
+    return max((Decimal(meter["retailPrice"]) for meter in _VALIDITY.in_force(priced, now)), default=None)
 
 
 def _by_region(
     client: PipelineClient[Any, Any], endpoint: str | None, name: str, now: datetime, **place: str
 ) -> PriceList:
-    prices: dict[ListedKey, Price] = {}
-    meters = _meters(client, endpoint or PUBLIC, {"armSkuName": name, **place})
-    for meter in sorted(meters, key=lambda meter: str(meter["effectiveStartDate"])):
+    listed: dict[ListedKey, list[Document]] = defaultdict(list)
+    for meter in _meters(client, endpoint or PUBLIC, {"armSkuName": name, **place}):
         market = Market.SPOT if meter["skuName"].endswith(_SPOT) else Market.ON_DEMAND
-        prices[meter["armRegionName"], name, market] = Price(per_hour=meter["retailPrice"], as_of=now, source=SOURCE)
-    return prices
+        listed[meter["armRegionName"], name, market].append(meter)
+    prices = {key: _price(meters, now) for key, meters in listed.items()}
+    return {key: Price(per_hour=usd, as_of=now, source=SOURCE) for key, usd in prices.items() if usd is not None}
 
 
 def _meters(client: PipelineClient[Any, Any], endpoint: str, place: Mapping[str, str]) -> Iterator[Document]:

@@ -14,6 +14,7 @@ from decimal import Decimal
 from typing import Any
 
 from app.domain.offerings import LISTED_MARKETS, InstanceType, Market
+from workers.providers.common.validity import Validity
 from workers.providers.errors import OutcomeUnknown
 from workers.providers.gcp.catalogue import GcpCatalogue
 from workers.providers.gcp.clients import GcpClients
@@ -29,6 +30,7 @@ _PAGE = "5000"
 _MARKETS: Mapping[str, Market] = {"OnDemand": Market.ON_DEMAND, "Preemptible": Market.SPOT}
 _DESCRIPTION = re.compile(r"(?:Spot Preemptible )?(.+?)(?: attached to Spot Preemptible VMs)? running in .+")
 _NANO = Decimal("1e-9")
+_VALIDITY = Validity(start="effectiveTime")
 _PARTS: Mapping[str, str] = {
     "Storage PD Capacity": "pd-standard",
     "Balanced PD Capacity": "pd-balanced",
@@ -95,7 +97,7 @@ class GooglePrices:
 
 def everywhere(clients: GcpClients, endpoint: str | None, catalogue: GcpCatalogue, now: datetime) -> GooglePrices:
     """Of the types whose parts all have exactly one price in a region, in the markets that they are sold in."""
-    found = _rates(clients, (endpoint or PUBLIC).rstrip("/") + PATH)
+    found = _rates(clients, (endpoint or PUBLIC).rstrip("/") + PATH, now)
     sums = {
         (region, name, market): _sum(kind, market, rates)
         for region, rates in found.types.items()
@@ -133,7 +135,7 @@ class _Found:
     parts: Mapping[tuple[str, str], set[Decimal]]
 
 
-def _rates(clients: GcpClients, url: str) -> _Found:
+def _rates(clients: GcpClients, url: str, now: datetime) -> _Found:
     """More than one price of a name: which one counts is not known."""
     rates: dict[str, dict[tuple[str, Market], set[Decimal]]] = defaultdict(lambda: defaultdict(set))
     parts: dict[tuple[str, str], set[Decimal]] = defaultdict(set)
@@ -141,12 +143,12 @@ def _rates(clients: GcpClients, url: str) -> _Found:
         kind = _part_kind(sku)
         if kind is not None:
             for region in sku.get("serviceRegions", ()):
-                parts[EVERY_REGION if region == _GLOBAL else region, kind].update(_usd(sku))
+                parts[EVERY_REGION if region == _GLOBAL else region, kind].update(_usd(sku, now))
         match = _DESCRIPTION.fullmatch(sku.get("description", ""))
         market = _MARKETS.get(sku.get("category", {}).get("usageType", ""))
         if match is not None and market is not None:
             for region in sku.get("serviceRegions", ()):
-                rates[region][match[1], market].update(_usd(sku))
+                rates[region][match[1], market].update(_usd(sku, now))
     return _Found(types=rates, parts=parts)
 
 
@@ -170,9 +172,9 @@ def _skus(clients: GcpClients, url: str) -> Iterator[Mapping[str, Any]]:
             return
 
 
-def _usd(sku: Mapping[str, Any]) -> Iterator[Decimal]:
-    """The newest price, of its last tier: earlier ones are free amounts."""
-    for pricing in sku.get("pricingInfo", ())[-1:]:
+def _usd(sku: Mapping[str, Any], now: datetime) -> Iterator[Decimal]:
+    """The price in force, of its last tier: earlier ones are free amounts."""
+    for pricing in _VALIDITY.in_force(sku.get("pricingInfo", ()), now):
         for tier in pricing.get("pricingExpression", {}).get("tieredRates", ())[-1:]:
             money = tier.get("unitPrice", {})
             if money.get("currencyCode") == "USD":
