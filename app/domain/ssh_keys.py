@@ -1,8 +1,9 @@
 """SSH public keys: their text form, their fingerprints, and which keys a lease gets."""
 
 import base64
+import binascii
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 SSH_KEY_TYPES = frozenset(
     {
@@ -32,6 +33,45 @@ def split_key(line: str) -> tuple[str, str, str]:
     kind, _, rest = line.partition(" ")
     blob, _, comment = rest.partition(" ")
     return kind, blob, comment
+
+
+def normal_form(line: str) -> str:
+    """The line as gpulease stores it and writes it into VMs: type, base64 and comment of one key for logins.
+
+    The base64 text is encoded anew from the decoded key (RFC 4253, section 6.6). Raises ValueError for a line with
+    another type, with options, with control characters, or with text that is not the base64 of a key of its type.
+    """
+    if not line.isprintable():
+        raise ValueError("must be one line of printable characters")
+    kind, blob, comment = split_key(line)
+    if kind not in SSH_KEY_TYPES:
+        raise ValueError(
+            f"must begin with its type, one of {', '.join(sorted(SSH_KEY_TYPES))}; options are not accepted"
+        )
+    return " ".join(filter(None, (kind, normal_blob(kind, blob), comment)))
+
+
+def normal_blob(kind: str, blob: str) -> str:
+    """The base64 text of a key of type `kind`, decoded strictly and encoded anew. Raises ValueError."""
+    try:
+        data = base64.b64decode(blob, validate=True)
+    except (binascii.Error, ValueError):
+        data = b""
+    if not data or len(base64.b64encode(data)) != len(blob):
+        raise ValueError("has a second field that is not base64: copy the whole line, without commas or quotes")
+    if next(_parts(data), b"").decode(errors="replace") != kind:
+        raise ValueError(f"is cut, or is not a key of type {kind}")
+    return base64.b64encode(data).decode()
+
+
+def _parts(data: bytes) -> Iterator[bytes]:
+    """The length-prefixed strings of a key's data. Nothing when they do not fill the data exactly."""
+    parts, at = [], 0
+    while at < len(data):
+        end = at + 4 + int.from_bytes(data[at : at + 4])
+        parts.append(data[at + 4 : end])
+        at = end
+    return iter(parts if at == len(data) else ())
 
 
 def fingerprint(line: str) -> str:

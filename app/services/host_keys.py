@@ -5,6 +5,7 @@ import re
 
 from app.db.leases import host_keys as statements
 from app.domain.ids import LeaseId
+from app.domain.ssh_keys import normal_blob, split_key
 from app.domain.tokens import host_key_hash
 from app.services.context import ServiceContext
 from app.services.errors import InvalidToken
@@ -17,11 +18,13 @@ _KEY = re.compile(r"(ssh-ed25519|ssh-rsa|ecdsa-sha2-nistp(?:256|384|521)) [A-Za-
 
 
 def host_public_key(text: str) -> str:
-    """Validates a key: `<type> <base64>` on one line, without a comment. Raises ValueError."""
+    """The normal form of a key: `<type> <base64>` on one line, without a comment. Raises ValueError."""
     if len(text) > LONGEST_KEY or _KEY.fullmatch(text) is None:
         raise ValueError("must be the type and the base64 text of one SSH public key, without a comment")
-    check_key_data(text, "SSH")
-    return text
+    kind, blob, _ = split_key(text)
+    key = f"{kind} {normal_blob(kind, blob)}"
+    check_key_data(key, "SSH")
+    return key
 
 
 def one_of_each_type(keys: list[str]) -> list[str]:

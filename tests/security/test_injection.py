@@ -92,6 +92,7 @@ WRONG_KEYS = (
     "ssh-dss AAAAB3NzaC1kc3MAAACBAP",
     "ssh-ed25519-cert-v01@openssh.com AAAAIHNzaC1lZDI1NTE5LWNlcnQtdjAxQG9wZW5zc2guY29t",
     "ssh-ed25519 AAAA",
+    "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl, me@host",
     "ssh-ed25519",
     "-----BEGIN OPENSSH PRIVATE KEY-----",
     f"# {SSH_KEY}",

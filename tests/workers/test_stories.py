@@ -144,7 +144,7 @@ def test_a_plain_life(make_fleet: Callable[..., Fleet], same_as_kept: Same) -> N
     lease_id = fleet.create(
         script="#!/bin/sh\necho hello\n",
         labels={"team": "vision"},
-        ssh_public_keys=["ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAnSimulatedKeyOfNobodyAtAllForTestsOnly0000 a@b"],
+        ssh_public_keys=["ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGEgc2ltdWxhdGVkIGtleSBvZiBub2JvZHkgYXQgYWxs a@b"],
         allowed_cidrs=["198.51.100.0/24"],
     )
     fleet.drive_to(lease_id, "active", "failed")

@@ -12,7 +12,7 @@ from workers.providers.common.group_keys import private_key
 from workers.providers.types import GroupSpec, Image, LaunchSpec
 
 INSTALLATION = "test-installation"
-KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGludmVudGVkLWZvci10ZXN0cy1vbmx5LXh4eHh4 me@example"
+KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGludmVudGVkLWZvci10ZXN0cy1vbmx5LXh4eHh4eHh4 me@example"
 IMAGE = Image(id="ami-0123456789abcdef0", name="driver-ready", root_device="/dev/sda1", disk_gib=75)
 
 SSH_PRIVATE_KEY = private_key(bytes(range(32)))
