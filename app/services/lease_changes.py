@@ -21,6 +21,7 @@ from app.domain.lease_actions import Extension, LaterExpiry, Refusal, extension_
 from app.domain.leases import TERMINAL, Desired, LeaseState
 from app.domain.money import format_money
 from app.domain.reasons import Origin, Reason, ReasonCode
+from app.services.admission import Admission
 from app.services.audit import record_lease
 from app.services.budget_refusals import budget_refusal
 from app.services.context import ServiceContext
@@ -53,6 +54,7 @@ class LeaseChanges:
 
     def __init__(self, context: ServiceContext) -> None:
         self._context = context
+        self._admission = Admission(context)
 
     async def update(self, principal: Principal, lease_id: str, changes: dict[str, Any], if_match: IfMatch) -> Any:
         """`changes`: any of name, labels, `max_cost`, expiry_warnings; a row of leases.READ. Name and labels change in every state.
@@ -60,6 +62,8 @@ class LeaseChanges:
         Raises ResourceNotFound, VersionConflict, NameTaken, and BudgetExceeded when a budget that then counts the lease
         has no room; for `max_cost` LeaseEnding, NotExtendable, InvalidRequest, KeyHasBudget.
         """
+        if _COMMITTED & changes.keys():
+            await self._admission.begin_periods(principal, "lease", lease_id)
         for _ in range(_TRIES):
             try:
                 row = await self._update(principal, lease_id, changes, if_match)
@@ -104,6 +108,7 @@ class LeaseChanges:
         Raises ResourceNotFound, VersionConflict, LeaseEnding, NotLater, NotExtendable, TermExceeded, TenantSuspended,
         BudgetExceeded, KeyHasBudget and what `repeatable` raises.
         """
+        await self._admission.begin_periods(principal, "lease", lease_id)
         async with (
             self._context.database.transaction(principal.tenant_id) as connection,
             repeatable(connection, key, 200) as reply,

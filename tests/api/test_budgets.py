@@ -284,6 +284,31 @@ async def test_the_period_of_now_counts_although_nobody_rolled_the_budget(alice:
     assert (found["spent"], found["resets_at"]) == ("0.00", daily["resets_at"])
 
 
+async def test_changes_of_a_lease_count_in_the_period_of_now_although_nobody_rolled_the_budget(
+    alice: Caller, fleet: Fleet
+) -> None:
+    await made(alice, "1.5", period="day")
+    created = (await lease(alice, ttl_seconds=600, max_cost="0.2")).json()["id"]
+    members = {"gpu": {"model": "A10G"}, "ttl_seconds": 600}
+    group = await alice.post("/v1/groups", json={"name": "train", "size": 2, "lease": members})
+    assert group.status_code == 201, group.text
+
+    def spend_yesterday() -> None:
+        fleet.run("UPDATE quota SET spent = 1.4 WHERE resource LIKE 'budget:%%'")
+        fleet.run(
+            "UPDATE budget SET period_ends_at = now() - interval '1 second', period_started_at = now() - interval '1 day'"
+        )
+
+    spend_yesterday()
+    assert (await alice.patch(f"/v1/leases/{created}", json={"max_cost": "0.3"})).status_code == 200
+    spend_yesterday()
+    later = {"extend_by_seconds": 600}
+    assert (await alice.post(f"/v1/leases/{created}/extend", json=later)).status_code == 200
+    spend_yesterday()
+    extended = await alice.post(f"/v1/groups/{group.json()['id']}/extend", json=later)
+    assert extended.status_code == 200, extended.text
+
+
 async def test_many_creates_at_the_start_of_a_period_are_admitted_as_they_fit(
     operator: Caller, alice: Caller, fleet: Fleet
 ) -> None:

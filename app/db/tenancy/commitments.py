@@ -6,9 +6,9 @@ find each other.
 """
 
 from collections.abc import Collection, Sequence
-from typing import Any
+from typing import Any, Literal
 
-from sqlalchemy import Connection, func, literal_column, select, text
+from sqlalchemy import Connection, TextClause, func, literal_column, select, text
 
 from app.db.core.column_types import Time
 from app.db.core.compiled import with_values
@@ -319,6 +319,25 @@ def begin_period(connection: Connection, tenant_id: str, resources: Collection[s
     leases = connection.execute(_LOCK_LEASES, these).scalars().all()
     connection.execute(_SPENT, these)
     fit(connection, leases, resources=resources)
+
+
+_DUE_OF = {
+    name: text(
+        f"""
+        SELECT o.tenant_id FROM {name} o WHERE o.id = :id
+          AND EXISTS (SELECT FROM budget b WHERE b.tenant_id = o.tenant_id AND b.period_ends_at <= now())
+        """
+    )
+    for name in ("lease", "lease_group")
+}
+
+
+def due_of(owner: Literal["lease", "lease_group"], owner_id: str) -> Bound[TextClause]:
+    """The tenant of a lease or group, if one of its budgets has a period that is over. Returns one row or none.
+
+    What was spent in that period still counts. A refusal would therefore be wrong until `roll`.
+    """
+    return Bound(_DUE_OF[owner], {"id": owner_id})
 
 
 def roll(connection: Connection, tenant_id: str, *, most: int = 1000) -> int:

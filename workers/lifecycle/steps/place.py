@@ -8,6 +8,7 @@ from typing import Any
 from app.db.events.events import NewEvent
 from app.db.groups.writes import wake
 from app.db.leases import attempts
+from app.db.tenancy import commitments
 from app.domain.cool_off import after_gpu_check
 from app.domain.event_parts import EventReason
 from app.domain.events import LeaseQueued
@@ -197,11 +198,25 @@ def _plan_at(ctx: StepContext, offering: Offering, this_pass: _Pass) -> Rest | N
     return NEXT
 
 
+def _begin_periods(ctx: StepContext) -> bool:
+    """Whether budgets of the lease's tenant began a new period now: the refusal counted what was spent in the last one."""
+    database = ctx.runtime.database
+    if database.first(commitments.due_of("lease", ctx.lease.id)) is None:
+        return False
+    with database.begin() as connection:
+        return commitments.roll(connection, ctx.lease.tenant_id) > 0
+
+
 def _plan(ctx: StepContext, offering: Offering) -> Rest | None:
     image = usable_image(ctx, offering)
     if not isinstance(image, Image):
         return image
-    store_attempts([ctx], offering, image)
+    try:
+        store_attempts([ctx], offering, image)
+    except DoesNotFitError as error:
+        if error.over_budget and _begin_periods(ctx):
+            return Rest(ctx.now)
+        raise
     return None
 
 
