@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from decimal import Decimal
-from typing import Any, Literal
+from typing import Any
 
 import orjson
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -131,10 +131,13 @@ class Admission:
         async with self._context.database.transaction(principal.tenant_id) as connection:
             await connection.run_sync(commitments.roll, tenant_id)
 
-    async def begin_periods(self, principal: Principal, owner: Literal["lease", "lease_group"], owner_id: str) -> None:
-        """Before a change that may hold more of budgets: those of the owner's tenant whose period has ended begin anew."""
+    async def begin_periods(self, principal: Principal, owner_id: str) -> None:
+        """Before a change that may hold more of budgets: those of the tenant whose period has ended begin anew.
+
+        `owner_id`: of the lease or group that is changed.
+        """
         async with self._context.database.transaction(principal.tenant_id, read_only=True) as connection:
-            tenant_id = (await connection.execute(*commitments.due_of(owner, owner_id))).scalar()
+            tenant_id = (await connection.execute(*commitments.due_of(owner_id))).scalar()
         if tenant_id is not None:
             await self.roll_budgets(principal, tenant_id, due=True)
 

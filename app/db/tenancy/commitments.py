@@ -6,7 +6,7 @@ find each other.
 """
 
 from collections.abc import Collection, Sequence
-from typing import Any, Literal
+from typing import Any
 
 from sqlalchemy import Connection, TextClause, func, literal_column, select, text
 
@@ -321,23 +321,21 @@ def begin_period(connection: Connection, tenant_id: str, resources: Collection[s
     fit(connection, leases, resources=resources)
 
 
-_DUE_OF = {
-    name: text(
-        f"""
-        SELECT o.tenant_id FROM {name} o WHERE o.id = :id
-          AND EXISTS (SELECT FROM budget b WHERE b.tenant_id = o.tenant_id AND b.period_ends_at <= now())
-        """
-    )
-    for name in ("lease", "lease_group")
-}
+_DUE_OF = text(
+    """
+    SELECT o.tenant_id FROM (
+        SELECT tenant_id FROM lease WHERE id = :id UNION ALL SELECT tenant_id FROM lease_group WHERE id = :id) o
+    WHERE EXISTS (SELECT FROM budget b WHERE b.tenant_id = o.tenant_id AND b.period_ends_at <= now())
+    """
+)
 
 
-def due_of(owner: Literal["lease", "lease_group"], owner_id: str) -> Bound[TextClause]:
+def due_of(owner_id: str) -> Bound[TextClause]:
     """The tenant of a lease or group, if one of its budgets has a period that is over. Returns one row or none.
 
     What was spent in that period still counts. A refusal would therefore be wrong until `roll`.
     """
-    return Bound(_DUE_OF[owner], {"id": owner_id})
+    return Bound(_DUE_OF, {"id": owner_id})
 
 
 def roll(connection: Connection, tenant_id: str, *, most: int = 1000) -> int:

@@ -201,7 +201,7 @@ def _plan_at(ctx: StepContext, offering: Offering, this_pass: _Pass) -> Rest | N
 def _begin_periods(ctx: StepContext) -> bool:
     """Whether budgets of the lease's tenant began a new period now: the refusal counted what was spent in the last one."""
     database = ctx.runtime.database
-    if database.first(commitments.due_of("lease", ctx.lease.id)) is None:
+    if database.first(commitments.due_of(ctx.lease.id)) is None:
         return False
     with database.begin() as connection:
         return commitments.roll(connection, ctx.lease.tenant_id) > 0
