@@ -44,7 +44,7 @@ def create(
             "--expires-in",
             metavar="TIME",
             parser=values.future,
-            help="30d (from now) or an RFC 3339 time.",
+            help="30d (from now) or an RFC 3339 time. Default: with the key in use, or never.",
         ),
     ] = None,
     budget: Annotated[

@@ -14,13 +14,14 @@ from app.db.core.ids import new_id
 from app.db.tenancy import keys as statements
 from app.db.tenancy import tenants as tenant_statements
 from app.domain.budgets import DEFAULT_THRESHOLDS, BudgetKind, Period, Scope, WhenExceeded
+from app.domain.event_parts import rfc3339
 from app.domain.ids import KeyId, TenantId, is_typeid
 from app.services import audit, key_format
 from app.services.budgets import NewBudget, add_budget
 from app.services.context import ServiceContext
 from app.services.cost_owners import check_limits_of_keys
 from app.services.cursors import PageRequest, RowPage, cut, last_id
-from app.services.errors import Conflict, FieldError, InvalidRequest, ResourceNotFound
+from app.services.errors import Conflict, FieldError, Forbidden, InvalidRequest, ResourceNotFound
 from app.services.idempotency import Created, IdempotencyKey, Stored, replay, store
 from app.services.principal import Principal, Role
 from app.services.totals import total_count
@@ -32,7 +33,7 @@ _KIND = "keys"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewKey:
-    """`role` is any but operator. `expires_at` None: never. `budget`: USD for all leases of the key; None: any."""
+    """`role` is any but operator. `expires_at` None: with the caller's key. `budget`: USD for all leases of the key; None: any."""
 
     name: str
     role: Role
@@ -49,17 +50,16 @@ class KeyService:
     async def create(self, principal: Principal, tenant_id: str, new: NewKey, key: IdempotencyKey | None) -> Created:
         """The row and its `secret`, which is None in a repeated answer.
 
-        Raises ResourceNotFound, InvalidRequest, Conflict.
+        Raises ResourceNotFound, InvalidRequest, KeyHasBudget, Conflict.
         """
         _check_id("tenant", tenant_id)
         text = key_format.generate(KeyId(new_id("key")))
-        values = {
+        values: dict[str, Any] = {
             "id": text.key_id,
             "tenant_id": tenant_id,
             "role": str(new.role),
             "name": new.name,
             "secret_hash": text.secret_hash,
-            "expires_at": new.expires_at,
         }
         async with self._database.transaction(principal.tenant_id) as connection:
             await _check_tenant(connection, principal, tenant_id)
@@ -68,7 +68,7 @@ class KeyService:
                 return Created(stored.response, replayed=True)
             await check_limits_of_keys(connection, principal)
             await _check_room(connection, principal, tenant_id)
-            await _check_expiry(connection, new.expires_at)
+            values["expires_at"] = await _expiry(connection, principal, new.expires_at)
             row: Any = (await connection.execute(statements.add(values))).mappings().one()
             if new.budget is not None:
                 budget = _lifetime_budget(tenant_id, text.key_id, new.budget)
@@ -100,15 +100,16 @@ class KeyService:
     async def rotate(
         self, principal: Principal, key_id: str, overlap_seconds: int, key: IdempotencyKey | None
     ) -> Created:
-        """A new secret. Raises ResourceNotFound, Conflict for a key that is revoked or expired."""
+        """A new secret. Raises ResourceNotFound, KeyHasBudget, Forbidden, Conflict for a key that is revoked or expired."""
         _check_id("key", key_id)
         text = key_format.generate(KeyId(key_id))
         async with self._database.transaction(principal.tenant_id) as connection:
-            await _locked(connection, principal, key_id)
+            before = await _locked(connection, principal, key_id)
             stored = await replay(connection, key)
             if stored is not None:
                 return Created(stored.response, replayed=True)
             await check_limits_of_keys(connection, principal, key_id)
+            await _check_outlives(connection, principal, before)
             statement = statements.rotate(key_id, text.secret_hash, overlap_seconds, within=principal.tenant_id)
             row: Any = (await connection.execute(statement)).mappings().first()
             if row is None:
@@ -141,12 +142,31 @@ async def _check_room(connection: AsyncConnection, principal: Principal, tenant_
         raise Conflict(f"A tenant has at most {MOST} API keys that are neither revoked nor expired: revoke one.")
 
 
-async def _check_expiry(connection: AsyncConnection, expires_at: datetime | None) -> None:
-    if expires_at is None:
-        return
+async def _expiry(connection: AsyncConnection, principal: Principal, wanted: datetime | None) -> datetime | None:
+    """When a new key expires: as wanted, and no later than the caller's key. Raises InvalidRequest."""
+    latest = await _expiry_of_caller(connection, principal)
+    if wanted is None:
+        return latest
     now = (await connection.execute(select(func.now()))).scalar_one()
-    if expires_at <= now:
+    if wanted <= now:
         raise InvalidRequest(errors=[FieldError("#/body/expires_at", "must be in the future")])
+    if latest is not None and wanted > latest:
+        detail = f"must be at most {rfc3339(latest)}, when the key of this request expires"
+        raise InvalidRequest(errors=[FieldError("#/body/expires_at", detail)])
+    return wanted
+
+
+async def _check_outlives(connection: AsyncConnection, principal: Principal, row: RowMapping) -> None:
+    """A key gets no secret of a key that works longer than itself. Raises Forbidden."""
+    latest = await _expiry_of_caller(connection, principal)
+    if latest is not None and (row["expires_at"] is None or row["expires_at"] > latest):
+        raise Forbidden(f"The key {principal.key_id} expires before the key {row['id']}, and may not rotate it.")
+
+
+async def _expiry_of_caller(connection: AsyncConnection, principal: Principal) -> datetime | None:
+    found = await connection.execute(statements.get(principal.key_id, within=principal.tenant_id))
+    row = found.mappings().first()
+    return None if row is None else row["expires_at"]
 
 
 async def _locked(connection: AsyncConnection, principal: Principal, key_id: str) -> RowMapping:

@@ -77,9 +77,14 @@ class Gate:
         if principal.tenant_id is not None:
             self._writes.hit(principal.tenant_id)
 
-    async def check_again(self, request: Request) -> None:
-        """Raises Unauthenticated when a key that was valid at the beginning of a long response has become invalid."""
-        await self._authenticator.check(bearer(request) or "")
+    async def check_again(self, request: Request, principal: Principal) -> None:
+        """Call it before each part of a response that is sent after a wait.
+
+        Raises Unauthenticated when the key has become invalid since, or has another role.
+        """
+        key = await self._authenticator.check(bearer(request) or "")
+        if (key.role, key.tenant_id) != (principal.role, principal.tenant_id):
+            raise Unauthenticated
 
     async def admit_token(self, request: Request, is_known: Callable[[str], Awaitable[bool]]) -> None:
         """Raises InvalidToken, TooManyFailedLogins. A token that is known is let in from a locked-out address too."""

@@ -1,7 +1,6 @@
 """A live event stream with server-sent events (WHATWG HTML, section 9.2)."""
 
 import contextlib
-import time
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Annotated, Any
@@ -18,6 +17,7 @@ from app.api.schemas.events import UseStreamFilter
 from app.db.core.engine import DatabaseUnavailable
 from app.services.errors import FieldError, InvalidRequest, Unauthenticated
 from app.services.event_stream import Batch, Told
+from app.services.principal import Principal
 
 router = make_router("events")
 
@@ -66,22 +66,21 @@ async def stream_events(
     wanted = replace(wanted, tenant_id=principal.tenant_id or wanted.tenant_id)
     told = services.streams.follow(principal, wanted, after=begin, heartbeat_seconds=HEARTBEAT_SECONDS)
     begin = (await anext(told)).position
-    return StreamingResponse(_text(request, told, begin), media_type=_MEDIA, headers={"X-Accel-Buffering": "no"})
+    return StreamingResponse(
+        _text(request, principal, told, begin), media_type=_MEDIA, headers={"X-Accel-Buffering": "no"}
+    )
 
 
-async def _text(request: Request, told: AsyncIterator[Batch], begin: int) -> AsyncIterator[bytes]:
+async def _text(request: Request, principal: Principal, told: AsyncIterator[Batch], begin: int) -> AsyncIterator[bytes]:
     """The stream ends when the key becomes invalid or the database is unavailable.
 
     The client reconnects and receives the error.
     """
     gate: Gate = request.app.state.gate
-    checked = time.monotonic()
     yield _BEGINNING % begin
     with contextlib.suppress(Unauthenticated, DatabaseUnavailable):
         async for batch in told:
-            if time.monotonic() - checked >= HEARTBEAT_SECONDS:
-                await gate.check_again(request)
-                checked = time.monotonic()
+            await gate.check_again(request, principal)
             yield b"".join(map(_frame, batch.events)) or _STILL_HERE
 
 

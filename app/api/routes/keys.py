@@ -32,7 +32,7 @@ class TenantRole(StrEnum):
 
 
 class NewApiKey(Body):
-    """A key to create. If `expires_at` is null or absent, the key works until it is revoked."""
+    """A key to create. It expires no later than the key of the request."""
 
     name: Name
     role: Annotated[TenantRole, Field(strict=False)]
@@ -129,7 +129,10 @@ async def rotate_key(
     services: UseServices,
     key: IdempotencyHeader = None,
 ) -> Response:
-    """Rotate the secret of a key. The old secret stays valid for `overlap_seconds`."""
+    """Rotate the secret of a key. The old secret stays valid for `overlap_seconds`.
+
+    A key that expires rotates only keys that expire no later.
+    """
     repeat = idempotency_key(request, principal, key, body)
     made = await services.keys.rotate(principal, key_id, body.overlap_seconds, repeat)
     return created(_with_secret(made.values), replayed=made.replayed)
