@@ -20,6 +20,16 @@ _LABEL = re.compile(r"(?!-)[A-Za-z0-9-]{1,63}(?<!-)")
 _NUMBER = re.compile(r"[0-9]+|0[xX][0-9A-Fa-f]*")
 _LONGEST_NAME = 253
 _PORTS = {"http": 80, "https": 443}
+_FIRST_FREE_PORT = 1024
+_SERVICES = frozenset(
+    {
+        *(1433, 1521, 3306, 5432, 5984, 6379, 9042, 9200, 9300, 11_211, 27_017),  # databases, caches and indexes
+        *(1883, 5671, 5672, 8883, 9092),  # message brokers
+        *(2049, 3260, 3389, 5900, 5985, 5986),  # files, disks and screens
+        *(2181, 2375, 2376, 2379, 2380, 6443, 10_250),  # container hosts and their registries of nodes
+    }
+)
+"""Ports where a stranger's other services listen. A delivery would open a connection to them from our address."""
 
 _V4_CLOSED = tuple(
     IPv4Network(network)
@@ -84,6 +94,8 @@ def parse(url: str, *, local: bool) -> Target:
         raise RefusedUrl("must begin with https://")
     if not 1 <= port <= 65_535:
         raise RefusedUrl("has a port that does not exist")
+    if not local and port != _PORTS["https"] and (port < _FIRST_FREE_PORT or port in _SERVICES):
+        raise RefusedUrl("has the port of another service: only 443 and free ports from 1024 on are allowed")
     host = _host(match["host"], local=local)
     return Target(scheme=scheme, host=host, port=port, path=(match["path"] or "/") + (match["query"] or ""))
 

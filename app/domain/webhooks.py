@@ -7,9 +7,11 @@ import base64
 import hashlib
 import hmac
 import json
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
 from typing import Any
 
 MOST = 10
@@ -27,14 +29,22 @@ _FIRST_PAUSE, _GROWTH, _LONGEST_PAUSE = 5.0, 3.0, 3600.0
 _JITTER = 0.2
 _AWAY = frozenset({408, 425, 429, 502, 503, 504})
 _GONE = 410
+_SAYS_WHEN = frozenset({429, 503})
+_SECONDS = re.compile(r"[0-9]+")
+LONGEST_RETRY_AFTER = timedelta(hours=1)
+"""What a receiver may ask for with Retry-After. A longer time counts as this one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """How one try ended. `status` None: there was no answer, and `error` holds the cause."""
+    """How one try ended. `status` None: there was no answer, and `error` holds the cause.
+
+    `retry_after`: the least pause, by the receiver's header.
+    """
 
     status: int | None
     error: str | None = None
+    retry_after: timedelta = timedelta(0)
 
     @property
     def delivered(self) -> bool:
@@ -73,6 +83,24 @@ def signed_headers(secrets: Iterable[str], message_id: str, at: int, body: bytes
 def _signature(secret: str, signed: bytes) -> str:
     key = base64.b64decode(secret.removeprefix(_PREFIX))
     return "v1," + base64.b64encode(hmac.new(key, signed, hashlib.sha256).digest()).decode()
+
+
+def retry_after(status: int, text: str, now: datetime) -> timedelta:
+    """The pause that the header Retry-After names (RFC 9110, 10.2.3), at most LONGEST_RETRY_AFTER.
+
+    It counts with status 429 and 503. Zero without it, and for a text that is neither seconds nor a date.
+    """
+    if status not in _SAYS_WHEN:
+        return timedelta(0)
+    if _SECONDS.fullmatch(text):
+        most = int(LONGEST_RETRY_AFTER.total_seconds())
+        return timedelta(seconds=min(int(text), most) if len(text) <= len(str(most)) else most)
+    try:
+        at = parsedate_to_datetime(text)
+    except (ValueError, OverflowError):
+        return timedelta(0)
+    left = (at if at.tzinfo else at.replace(tzinfo=UTC)) - now
+    return max(min(left, LONGEST_RETRY_AFTER), timedelta(0))
 
 
 def pause(tries: int, roll: float) -> timedelta:

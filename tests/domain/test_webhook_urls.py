@@ -154,6 +154,17 @@ def test_public_addresses_are_allowed_and_shown_as_they_are(address: str) -> Non
     assert target.authority == f"{written}:8443"
 
 
+@pytest.mark.parametrize("port", [1, 22, 25, 80, 1023, 2375, 5432, 6379, 11_211, 27_017])
+def test_a_port_of_another_service_is_refused(port: int) -> None:
+    assert is_refused(parse, f"https://hooks.example.org:{port}/")
+    assert parse(f"https://hooks.example.org:{port}/", local=True).port == port
+
+
+@pytest.mark.parametrize("port", [443, 1024, 8080, 8443, 65_535])
+def test_the_port_of_https_and_free_ports_are_allowed(port: int) -> None:
+    assert parse(f"https://hooks.example.org:{port}/", local=False).port == port
+
+
 def test_one_closed_address_among_several_closes_the_name() -> None:
     check_addresses(OPEN, local=False)
     for address in CLOSED:

@@ -2,6 +2,7 @@
 
 import json
 import time
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from standardwebhooks import Webhook, WebhookVerificationError
@@ -11,6 +12,7 @@ from app.domain.webhooks import (
     Outcome,
     message,
     pause,
+    retry_after,
     secret_text,
     signed_headers,
 )
@@ -42,6 +44,33 @@ def test_whatever_is_signed_cannot_be_changed(part: str) -> None:
 def test_the_same_message_is_the_same_bytes() -> None:
     assert message("event_1", "lease.active", AT, dict(ABOUT)) == BODY
     assert json.loads(BODY) == {"type": "lease.active", "timestamp": AT, "data": {"id": "event_1", **ABOUT}}
+
+
+NOW = datetime(2026, 11, 28, 9, 0, 0, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("status", "text", "seconds"),
+    [
+        (429, "30", 30),
+        (503, "0", 0),
+        (429, "Sat, 28 Nov 2026 09:01:00 GMT", 60),
+        (429, "Sat, 28 Nov 2026 09:01:00 -0000", 60),
+        (503, "Sat, 28 Nov 2026 08:00:00 GMT", 0),
+        (429, "Sun, 28 Nov 2027 09:00:00 GMT", 3600),
+        (429, "86400", 3600),
+        (429, "9" * 4001, 3600),
+        (429, "", 0),
+        (429, "-5", 0),
+        (429, "1.5", 0),
+        (429, "soon", 0),
+        (429, "Sat, 99 Nov 99999 09:00:00 GMT", 0),
+        (500, "30", 0),
+        (404, "30", 0),
+    ],
+)
+def test_a_receiver_may_ask_for_a_pause_of_up_to_an_hour(status: int, text: str, seconds: int) -> None:
+    assert retry_after(status, text, NOW) == timedelta(seconds=seconds)
 
 
 def test_pauses_grow_to_an_hour_and_spread() -> None:

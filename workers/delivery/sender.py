@@ -3,12 +3,13 @@
 import ssl
 import time
 from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
 from typing import Any
 
 import httpcore
 
 from app.domain.webhook_urls import RefusedUrl, Target, check_addresses, parse
-from app.domain.webhooks import Outcome
+from app.domain.webhooks import Outcome, retry_after
 from app.name_lookup import Lookup, look_up, within
 
 _LOOKUP_SECONDS = 5.0
@@ -50,19 +51,22 @@ class Sender:
                     "POST", url, headers=list(every.items()), content=body, extensions={"timeout": timeouts}
                 ) as answer,
             ):
-                return _outcome(answer.status)
+                fields = {name.lower(): value for name, value in answer.headers}
+                return _outcome(answer.status, fields.get(b"retry-after", b""))
         except httpcore.TimeoutException:
             return Outcome(status=None, error=f"no answer within {self._seconds:g} seconds")
         except (httpcore.NetworkError, httpcore.ProtocolError) as error:
             return Outcome(status=None, error=f"{type(error).__name__}: {error}"[:_LONGEST_ERROR])
 
 
-def _outcome(status: int) -> Outcome:
+def _outcome(status: int, wait: bytes) -> Outcome:
+    """`wait`: the value of Retry-After."""
     made = Outcome(status=status)
     if made.delivered:
         return made
     redirect = " (redirects are not followed)" if 300 <= status < 400 else ""
-    return Outcome(status=status, error=f"answered {status}{redirect}")
+    rest = retry_after(status, wait.decode("latin-1").strip(), datetime.fromtimestamp(time.time(), UTC))
+    return Outcome(status=status, error=f"answered {status}{redirect}", retry_after=rest)
 
 
 class _Pinned(httpcore.NetworkBackend):

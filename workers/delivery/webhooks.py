@@ -204,7 +204,7 @@ class Lanes:
             connection.execute(statements.refused_for_good(row.id, outcome.status, error))
             self._disable(connection, lane)
             return
-        rest = pause(row.tries + 1, random.random())  # noqa: S311 - spreads tries, guards nothing
+        rest = max(pause(row.tries + 1, random.random()), outcome.retry_after)  # noqa: S311 - spreads tries, guards nothing
         connection.execute(statements.failed(row.id, outcome.status, error, rest))
         if outcome.away:
             connection.execute(statements.give_up_old(lane.webhook_id, _GAVE_UP))

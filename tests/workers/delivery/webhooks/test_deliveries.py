@@ -193,6 +193,22 @@ def test_a_receiver_that_takes_nothing_is_left_alone_for_a_while(store: Store, r
     assert {row.state for row in log(store, webhook_id)} == {"delivered"}
 
 
+@pytest.mark.parametrize("status", [429, 503])
+def test_no_try_comes_before_the_time_that_the_receiver_names(store: Store, receiver: Receiver, status: int) -> None:
+    receiver.answer, receiver.headers = (lambda _: status), {"Retry-After": "600"}
+    webhook_id = make(store, receiver.url)
+    ids = tell(store, "lease.queued", "lease.active")
+    deliver(store)
+    pass_time(store, "590 seconds")
+    deliver(store)
+    assert receiver.ids == ids[:1]
+    assert log(store, webhook_id)[0].tries == 1
+    receiver.answer, receiver.headers = (lambda _: 204), {}
+    pass_time(store, "11 seconds")
+    deliver(store)
+    assert receiver.ids == ids[:1] + ids
+
+
 def test_after_three_days_a_delivery_is_given_up_and_shown(store: Store, receiver: Receiver) -> None:
     receiver.answer = lambda _: 503
     webhook_id = make(store, receiver.url)
