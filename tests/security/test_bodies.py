@@ -13,7 +13,7 @@ from app.api.http.routing import OneTimeRoute
 from app.domain.gpu_reports import LONGEST_REPORT
 from tests.api.conftest import Caller
 from tests.api.fleet import Fleet
-from tests.security.routes import WITH_BODY, Operation, document
+from tests.security.routes import OPERATIONS, WITH_BODY, Operation, document
 
 JSON = {"Content-Type": "application/json"}
 IDS = {
@@ -50,6 +50,7 @@ LEAVES = {
     "infinity": "-Infinity",
     "out of range": "1e999",
     "twenty digits": "99999999999999999999",
+    "4,001 digits": "1" + "0" * 4_000,
     "far below zero": "-9223372036854775809",
     "NUL": '"a\\u0000b"',
     "lone surrogate": '"\\ud800"',
@@ -127,7 +128,7 @@ async def test_no_value_in_a_body_is_an_error_of_ours(operator: Caller, vm: Call
                 answer = await send(caller_of(one, operator, vm), one, content)
                 assert answer.status_code < 500, (one.id, where, answer.text[:300])
                 assert not TELLTALE.search(answer.text), answer.text
-                if name in {"NUL", "lone surrogate"}:
+                if name in {"NUL", "lone surrogate", "4,001 digits"}:
                     assert answer.status_code == 422, (one.id, where, answer.text)
 
 
@@ -191,6 +192,35 @@ async def test_a_body_over_its_limit_is_refused_announced_or_not(operator: Calle
         check(await send(caller, one, b" " * most), {400, 422})
 
 
+@pytest.mark.parametrize(
+    ("header", "value", "status"),
+    [
+        ("Content-Encoding", "gzip", 415),
+        ("Content-Encoding", "identity, br", 415),
+        ("Content-Type", "application/json; charset=utf-16", 415),
+        ("Content-Type", 'application/json; charset="latin-1"', 415),
+        ("Content-Range", "bytes 0-1/2", 400),
+    ],
+)
+async def test_a_header_that_changes_the_meaning_of_a_body_is_refused_by_name(
+    operator: Caller, vm: Caller, header: str, value: str, status: int
+) -> None:
+    for one in WITH_BODY:
+        answer = await send(caller_of(one, operator, vm), one, json.dumps(one.body).encode(), **{header: value})
+        check(answer, {status})
+        word = {"Content-Encoding": "Content-Encoding", "Content-Type": "UTF-8", "Content-Range": "Content-Range"}
+        assert word[header] in answer.json()["detail"], answer.text
+        assert (answer.headers.get("accept-encoding") == "identity") is (header == "Content-Encoding")
+
+
+async def test_a_body_that_is_encoded_in_no_way_is_read(alice: Caller) -> None:
+    for header in ({"Content-Encoding": "identity"}, {"Content-Type": "application/json; charset=UTF-8"}):
+        made = await alice.post(
+            "/v1/sizings", content=b'{"task": "inference", "parameters": "7b"}', headers={**JSON, **header}
+        )
+        assert made.status_code == 200, made.text
+
+
 async def test_a_body_of_another_type_is_refused(operator: Caller, vm: Caller) -> None:
     for one in WITH_BODY:
         for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x"):
@@ -223,23 +253,38 @@ def has_limit(schema: dict[str, Any]) -> bool:
             return bool(limited) or not UNBOUNDED.search(pattern)
         case "array":
             return "maxItems" in schema
+        case "integer" | "number":
+            return bool({"maximum", "exclusiveMaximum", "enum", "const"} & schema.keys())
         case "object":
             closed = schema.get("additionalProperties", False) is False and "patternProperties" not in schema
             return closed or "maxProperties" in schema
     return True
 
 
-def unbounded(schema: dict[str, Any], where: str) -> Iterator[str]:
-    """Places of a document that have no limit."""
-    if not has_limit(schema):
-        yield where
+def places(schema: dict[str, Any], where: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Every place of a document, with its schema."""
+    yield where, schema
     for name, inner in parts(schema):
-        yield from unbounded(inner, where + name)
+        yield from places(inner, where + name)
+
+
+def unbounded(schema: dict[str, Any], where: str) -> list[str]:
+    """Places of a document that have no limit."""
+    return [place for place, inner in places(schema, where) if not has_limit(inner)]
+
+
+def endless_numbers(one: Operation) -> list[str]:
+    """Query parameters that are numbers without a limit. The length of a URL limits every other one."""
+    asked = [parameter for parameter in one.spec.get("parameters", ()) if parameter["in"] == "query"]
+    found = (place for parameter in asked for place in places(parameter["schema"], parameter["name"]))
+    return [place for place, schema in found if schema.get("type") in {"integer", "number"} and not has_limit(schema)]
 
 
 def test_everything_that_can_be_sent_has_a_limit() -> None:
-    """Rows are made of it: a text without a length would fill the database."""
-    assert {*unbounded({"type": "object", "properties": {"a": {"type": "string"}}}, "")} == {"/a"}
+    """Rows are made of it: a text without a length would fill the database. A number without a limit is no `float`."""
+    assert unbounded({"type": "object", "properties": {"a": {"type": "string"}}}, "") == ["/a"]
+    assert unbounded({"type": "array", "maxItems": 1, "items": {"type": "integer"}}, "") == ["/…"]
     for one in WITH_BODY:
         schema = one.spec["requestBody"]["content"]["application/json"]["schema"]
-        assert [*unbounded(schema, one.id)] == []
+        assert unbounded(schema, one.id) == []
+    assert {one.id: endless_numbers(one) for one in OPERATIONS if endless_numbers(one)} == {}

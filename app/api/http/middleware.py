@@ -9,7 +9,7 @@ import structlog
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.api.http.auth import RATE, REQUEST_ID
-from app.api.http.body_limits import announced_length, limited, too_large
+from app.api.http.body_limits import announced_length, limited, too_large, unreadable
 from app.api.http.deprecations import deprecation_headers
 from app.api.http.problems import problem
 from app.api.http.routing import PRINCIPAL
@@ -31,6 +31,7 @@ _SECURITY = [
     (b"cross-origin-resource-policy", b"same-origin"),
 ]
 _NO_CONTENT = 204
+_WITH_BODY = frozenset({"POST", "PUT", "PATCH"})
 _CSP = (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'")
 _NO_STORE = (b"cache-control", b"no-store")
 
@@ -95,10 +96,17 @@ class RequestMiddleware:
             structlog.contextvars.unbind_contextvars(*_ABOUT)
 
     async def _limited(self, scope: Scope, receive: Receive, exchange: "_Exchange") -> None:
-        if announced_length(scope) > self._body_limit:
-            await exchange.refuse(receive, BodyTooLarge(too_large(self._body_limit)))
+        error = self._refusal(scope)
+        if error is not None:
+            await exchange.refuse(receive, error)
             return
         await self._app(scope, limited(receive, self._body_limit), exchange.send)
+
+    def _refusal(self, scope: Scope) -> ServiceError | None:
+        """Why the request is refused before anything of it is read."""
+        if announced_length(scope) > self._body_limit:
+            return BodyTooLarge(too_large(self._body_limit))
+        return unreadable(scope) if scope["method"] in _WITH_BODY else None
 
     def _note(self, scope: Scope, exchange: "_Exchange", seconds: float) -> None:
         route = getattr(scope.get("route"), "path", "unmatched")

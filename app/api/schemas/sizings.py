@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any
 
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict, Field, WithJsonSchema
 
 from app.api.schemas.base import Body, Text, View
 from app.api.schemas.field_rules import exactly_one
@@ -10,12 +10,15 @@ from app.api.schemas.hardware import GROWS
 from app.api.schemas.lease_bodies import Ttl
 from app.domain.offerings import GpuVendor, Interconnect, MarketWish
 from app.domain.sizing.memory import Optimizer, Precision, Sharding, SizingTask
+from app.domain.sizing.shapes import FEWEST_PARAMETERS, MOST_PARAMETERS
 from app.services.errors import FieldError, InvalidRequest
 from app.services.sizings import SizingRequest
 
 _MOST_TOKENS = 10_000_000
 _MOST_MEMBERS = 500
 _SOURCES = ("model", "config", "parameters")
+_Count = Annotated[int, WithJsonSchema({"type": "integer", "minimum": FEWEST_PARAMETERS, "maximum": MOST_PARAMETERS})]
+"""`parse_parameters` checks the limits, with a message for both forms."""
 _REQUEST = {*_SOURCES, "market", "ttl_seconds", "tenant_id"}
 """Fields that are no part of the workload."""
 
@@ -44,7 +47,7 @@ class NewSizing(Body):
         Field(description="The content of the model's Hugging Face `config.json`. Unknown members are ignored."),
     ] = None
     parameters: Annotated[
-        int | Annotated[Text, Field(max_length=40)] | None,
+        _Count | Annotated[Text, Field(max_length=40)] | None,
         Field(
             description="The number of parameters: a number, or text such as `7b` or `350m`. The shape is then a guess.",
             examples=["7b"],

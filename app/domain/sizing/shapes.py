@@ -59,7 +59,7 @@ def parse_parameters(value: object) -> int:
         match = _COUNT.fullmatch(value.strip())
         count = float(match[1]) * _UNITS[match[2].lower()] if match else 0.0
     else:
-        count = float(value) if isinstance(value, int | float) and not isinstance(value, bool) else 0.0
+        count = value if isinstance(value, int | float) and not isinstance(value, bool) else 0
     if not FEWEST_PARAMETERS <= count <= MOST_PARAMETERS:
         raise SizingError("parameters", "must be a number from 100k to 100t, such as 7b, 350m or 6738415616")
     return round(count)
