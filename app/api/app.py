@@ -1,9 +1,11 @@
 """The application: routers, error handlers, middleware. Built by the composition root."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 
-from fastapi import APIRouter, FastAPI
+from fastapi import APIRouter, FastAPI, Request, Response
+from starlette.exceptions import HTTPException
+from starlette.routing import BaseRoute, Route
 
 from app.api.http.auth import Gate
 from app.api.http.errors import add_handlers
@@ -106,6 +108,7 @@ def create_app(services: Services, *, gate: Gate, metrics: ApiMetrics, traces: T
     """`lifespan` opens and closes what the services use."""
     app = routed()
     app.router.lifespan_context = lifespan
+    app.router.routes[:0] = _refusals(app.router.routes)
     app.router.routes.sort(key=lambda route: not getattr(route, "path", "").startswith(_HOTTEST))
     app.state.services = services
     app.state.metrics = metrics
@@ -120,6 +123,25 @@ def create_app(services: Services, *, gate: Gate, metrics: ApiMetrics, traces: T
         trusted_proxies=settings.trusted_proxies,
     )
     return app
+
+
+def _refusals(routes: Sequence[BaseRoute]) -> list[Route]:
+    """For each fixed path that a pattern covers too, a route that refuses the methods of the pattern with 405."""
+    secured = [route for route in routes if isinstance(route, Route)]
+    methods: dict[str, set[str]] = {}
+    for route in secured:
+        methods.setdefault(route.path, set()).update(route.methods or ())
+    refused: list[Route] = []
+    for path, own in methods.items():
+        covering = [r for r in secured if r.path != path and r.path_regex.match(path) and "{" not in path]
+        others = {method for route in covering for method in route.methods or ()} - own
+        if others:
+            refused.append(Route(path, _refuse_method, methods=sorted(others), include_in_schema=False))
+    return refused
+
+
+async def _refuse_method(_request: Request) -> Response:
+    raise HTTPException(405)
 
 
 def routed() -> FastAPI:

@@ -87,6 +87,17 @@ async def test_unknown_paths_and_methods_answer_in_the_same_shape(operator: Call
     assert {part.strip() for part in refused.headers["allow"].split(",")} == {"GET", "HEAD", "POST"}
 
 
+async def test_allow_lists_the_methods_of_the_path_alone(anonymous: Caller, spec: dict[str, Any]) -> None:
+    """A fixed path wins over a pattern in every answer about a path, not in routing alone."""
+    for path, operations in spec["paths"].items():
+        own = {name.upper() for name in operations if name in {"get", "put", "post", "patch", "delete"}}
+        own |= {"HEAD"} if "GET" in own else set()
+        for method in {"OPTIONS", "GET", "HEAD", "PUT", "POST", "PATCH", "DELETE"} - own:
+            refused = await anonymous.request(method, path.replace("{", "").replace("}", ""))
+            assert refused.status_code == 405, (method, path)
+            assert set(refused.headers["allow"].split(", ")) == own, (method, path)
+
+
 @pytest.mark.parametrize(
     ("query", "pointer"),
     [("limit=many", "#/query/limit"), ("cursor=nonsense", "#/query/cursor"), ("cursor=W10", "#/query/cursor")],
@@ -215,7 +226,7 @@ async def test_head_answers_as_get_without_a_body(alice: Caller, anonymous: Call
         assert (head.status_code, head.content) == (got.status_code, b""), path
         assert head.headers["content-type"] == got.headers["content-type"]
         assert head.headers.get("etag") == got.headers.get("etag")
-    assert (await alice.request("HEAD", "/v1/leases/plan")).status_code == 404
+    assert (await alice.request("HEAD", "/v1/leases/plan")).status_code == 405
 
 
 def test_every_code_is_unique_and_says_what_to_do() -> None:

@@ -5,6 +5,7 @@ from typing import Any
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 from starlette.routing import Route
 
@@ -82,10 +83,11 @@ async def _http(request: Request, error: Exception) -> Response:
 
 
 def _methods(request: Request) -> str:
-    """Those of all routes on this path; Starlette names the first route's alone."""
+    """Those of all routes on this path; Starlette names the first route's alone. A fixed path wins over a pattern."""
     path = request.scope["path"]
     routes = [one for one in request.app.routes if isinstance(one, Route) and one.path_regex.match(path)]
-    methods = {method for route in routes for method in route.methods or ()}
+    fixed = [one for one in routes if one.path == path and isinstance(one, APIRoute)]
+    methods = {method for route in fixed or routes for method in route.methods or ()}
     return ", ".join(sorted(methods | ({"HEAD"} if "GET" in methods else set())))
 
 
