@@ -1,6 +1,7 @@
 """How often a tenant may ask."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import redis
@@ -153,16 +154,27 @@ async def test_a_lease_can_be_given_back_whatever_was_changed(
             assert (await alice.delete(f"/v1/leases/{lease_id}")).status_code == 202
 
 
-async def test_what_is_refused_changes_nothing_and_does_not_count(
-    make_settings: Callable[..., Settings], database_url: str, fleet: Fleet
+@pytest.mark.parametrize(
+    ("path", "body", "status"),
+    [
+        ("/v1/leases", WISH, 409),
+        ("/v1/leases", {"gpu": {}}, 422),
+        ("/v1/webhooks", {"url": "https://127.0.0.1/"}, 422),
+        ("/v1/leases/lease_01h455vb4pex5vsknk084sn02q/extend", {"extend_by_seconds": 60}, 404),
+    ],
+)
+async def test_a_refused_change_counts_as_a_change(
+    make_settings: Callable[..., Settings],
+    database_url: str,
+    fleet: Fleet,
+    path: str,
+    body: dict[str, Any],
+    status: int,
 ) -> None:
-    """A program that asks every second until its quota has room must get in at last."""
-    async with serving(make_settings(write_rate_limit="2/hour")) as app:
+    """It costs the look-ups, the locks and the audit of one. A program that repeats it each second has room for an hour."""
+    async with serving(make_settings(write_rate_limit="3/hour")) as app:
         operator = Caller(app, ensure_operator_key(database_url, None))
-        alice = await new_tenant(operator, "alice", gpus=8, leases=1)
-        made = await alice.post("/v1/leases", json=WISH)
-        for _ in range(5):
-            assert (await alice.post("/v1/leases", json=WISH)).status_code == 409
-        await alice.delete(f"/v1/leases/{made.json()['id']}")
-        fleet.finish(made.json()["id"])
-        assert (await alice.post("/v1/leases", json=WISH)).status_code == 201
+        alice = await new_tenant(operator, "alice", gpus=8, leases=0)
+        answers = [(await alice.post(path, json=body)).status_code for _ in range(5)]
+        assert answers == [status] * 3 + [429] * 2
+        assert (await alice.get("/v1/leases")).status_code == 200

@@ -64,18 +64,16 @@ class Gate:
             request_id=request.scope[REQUEST_ID],
         )
 
-    def check_writes(self, principal: Principal) -> None:
-        """Raises RateLimited when the principal's tenant may change nothing more for now."""
+    def count_write(self, principal: Principal) -> None:
+        """The principal's tenant wants to change something. A refused change counts too: it costs what a change costs.
+
+        Raises RateLimited when the tenant may change nothing more for now.
+        """
         if principal.tenant_id is None:
             return
-        left = self._writes.peek(principal.tenant_id)
-        if not left.allowed:
-            raise RateLimited(_TOO_MANY_CHANGES, headers=_wait(left))
-
-    def count_write(self, principal: Principal) -> None:
-        """The principal's tenant has changed something."""
-        if principal.tenant_id is not None:
-            self._writes.hit(principal.tenant_id)
+        decision = self._writes.hit(principal.tenant_id)
+        if not decision.allowed:
+            raise RateLimited(_TOO_MANY_CHANGES, headers=_wait(decision))
 
     async def check_again(self, request: Request, principal: Principal) -> None:
         """Call it before each part of a response that is sent after a wait.

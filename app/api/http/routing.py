@@ -97,15 +97,9 @@ class SecuredRoute(APIRoute):
             _bind_log_context(principal, request.scope["path_params"])
             check_query(request, parameters)
             if writes:
-                return await counted(gate, principal, request)
+                gate.count_write(principal)
             response = None if plain is None else await plain(request, principal, _state_services(request))
             return response or await handler(request)
-
-        async def counted(gate: Gate, principal: Principal, request: Request) -> Response:
-            gate.check_writes(principal)
-            response = await handler(request)
-            gate.count_write(principal)
-            return response
 
         return secured
 
