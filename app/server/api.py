@@ -13,7 +13,11 @@ from app.services.container import Services
 from app.settings import Settings, StartupError
 from app.settings.memory import settle_memory
 
-KEEP_ALIVE_SECONDS = 60
+KEEP_ALIVE_SECONDS = 620
+"""Longer than load balancers keep an idle connection (nginx and AWS 60 s, Google 600 s): the end that sends closes it.
+
+Else a load balancer sends a request on a connection that is being closed, and answers 502.
+"""
 SHUTDOWN_SECONDS = 10
 BACKLOG = 2048
 
