@@ -123,9 +123,9 @@ class Api:
         response = self._send(Call("POST", path, body=body, headers={"Idempotency-Key": idempotency_key}))
         return self._parsed(response), "Idempotency-Replayed" not in response.headers
 
-    def post(self, path: str, body: Json | None = None) -> Json:
+    def post(self, path: str, body: Json | None = None, params: Params | None = None) -> Json:
         """Sends a POST of an action."""
-        return self._document(Call("POST", path, body=body))
+        return self._document(Call("POST", path, params, body))
 
     def put(self, path: str, body: Json) -> Json:
         """Replaces a whole setting with PUT."""

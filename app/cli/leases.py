@@ -88,7 +88,7 @@ def _confirm(session: Session, api: "Api", body: "Json") -> None:
         session.console.print(quotes.view(api.get(f"{quotes.PATH}/{body['quote_id']}")))
         session.confirm("Create this lease?")
         return
-    document = api.post(f"{_PATH}/plan", body)
+    document = plan_view.whole(api, body)
     if document.get("candidates"):
         session.console.print(plan_view.offer(document, body["ttl_seconds"]))
         session.confirm("Create this lease?")
@@ -104,7 +104,7 @@ def plan(
     """Preview which offerings a lease would try, in order, and its cost. Creates nothing."""
     api = session.api(operator=options.tenant is not None)
     body = for_tenant(api, request_body(options), options.tenant)
-    document = api.post(f"{_PATH}/plan", body)
+    document = plan_view.whole(api, body) if every else api.post(plan_view.PATH, body)
     session.answer(document, lambda seen: plan_view.plan(seen, body["ttl_seconds"], every=every), plan_view.sheet)
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from decimal import Decimal
+from typing import TYPE_CHECKING
 
 from rich.console import Group, RenderableType
 from rich.text import Text
@@ -13,8 +14,13 @@ from app.cli.output import Columns, at, details, price, rounded
 from app.cli.sheet import Sheet
 from app.cli.texts import exclusion_text, gpus, location, not_included, quota_text
 
+if TYPE_CHECKING:
+    from app.cli.client import Api
+
+PATH = "/v1/leases/plan"
 TOP = 10
 "Candidates and reasons shown without --all."
+_PAGE = 200
 _SCREEN = 23
 "Lines of a usual terminal, without the shell's next prompt."
 
@@ -43,6 +49,17 @@ _EXCLUDED: Columns = (
 _EXCLUDED_LAYOUT = Layout(("EXCLUDED", "BECAUSE", "LOCATION", "MARKET"), wrap={"BECAUSE": 20})
 
 
+def whole(api: "Api", body: Json) -> Json:
+    """The plan of a lease with every candidate and every excluded offering, read in pages."""
+    document = api.post(PATH, body, {"limit": _PAGE})
+    counts = {name: document.get(f"{name}_count") or 0 for name in ("candidates", "excluded")}
+    for skip in range(_PAGE, max(counts.values()), _PAGE):
+        page = api.post(PATH, body, {"limit": _PAGE, "skip": skip})
+        for name in counts:
+            document[name] += page[name]
+    return document
+
+
 def plan(document: Json, term_seconds: int, *, every: bool) -> RenderableType:
     """Cost and quota, the first candidates, and the excluded offerings by reason. `every`: all of both."""
     facts = [fact for fact in _facts(document, term_seconds) if fact[1]]
@@ -51,8 +68,9 @@ def plan(document: Json, term_seconds: int, *, every: bool) -> RenderableType:
     shown = candidates if every else candidates[:TOP]
     if shown:
         parts += [Text(), FittedTable(CANDIDATES, shown, CANDIDATES_LAYOUT)]
-    if len(candidates) > len(shown):
-        parts.append(Text(f"{len(candidates) - len(shown)} more candidates: --all shows them", "dim"))
+    more = document.get("candidates_count", len(candidates)) - len(shown)
+    if more > 0:
+        parts.append(Text(f"{more} more candidates: --all shows them", "dim"))
     if document.get("excluded"):
         used = len(facts) + len(shown) + 3
         parts += [Text(), *_excluded(document, every=every, room=_SCREEN - used - 3)]

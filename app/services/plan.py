@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
+from itertools import islice
 
 from app.db.fleet import accounts
 from app.db.tenancy import budgets as budget_statements
@@ -56,16 +57,25 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """`admissible`: a create would answer 201 now. `launches_stopped`: what is admitted waits for the operators."""
+    """`admissible`: a create would answer 201 now. `launches_stopped`: what is admitted waits for the operators.
+
+    `best`: the offering that the lease would try first. `candidates` and `excluded` may be a part of all.
+    """
 
     as_of: datetime
     admissible: bool
     launches_stopped: bool
+    best: Candidate | None
     candidates: tuple[Candidate, ...]
+    candidates_count: int
     excluded: tuple[Excluded, ...]
+    excluded_count: int
     excluded_groups: tuple[ExcludedGroup, ...]
     needs: tuple[Need, ...]
     budgets: tuple[BudgetNeed, ...]
+
+
+_WHOLE = slice(0, None)
 
 
 class PlanService:
@@ -75,8 +85,11 @@ class PlanService:
         self._database = context.database
         self._catalogue = catalogue
 
-    async def plan(self, principal: Principal, new: CreateLease) -> Plan:
-        """Raises the errors of a create, except that a short quota and no offering are part of the plan."""
+    async def plan(self, principal: Principal, new: CreateLease, part: slice = _WHOLE) -> Plan:
+        """`part`: of candidates and excluded offerings.
+
+        Raises the errors of a create, except that a short quota and no offering are part of the plan.
+        """
         tenant_id = whose(principal, new.tenant_id)
         snapshot = await self._catalogue.snapshot()
         checked = check_request(snapshot, tenant_id, new)
@@ -85,16 +98,19 @@ class PlanService:
             raise checked.refusal
         ranked, term = checked.ranked, request_term(checked.new, tenant_id, snapshot.as_of)
         needs = state.needs(ranked)
-        candidates = tuple(
-            _candidate(number, offering, checked.new.request, state)
-            for number, offering in enumerate(ranked.ranking.candidates, start=1)
-        )
+        fitting, request = ranked.ranking.candidates, checked.new.request
         return Plan(
             as_of=snapshot.as_of,
-            admissible=bool(candidates) and all(need.fits for need in needs) and all(one.fits for one in state.budgets),
+            admissible=bool(fitting) and all(need.fits for need in needs) and all(one.fits for one in state.budgets),
             launches_stopped=state.launches_stopped,
-            candidates=candidates,
-            excluded=ranked.ranking.excluded,
+            best=_candidate(1, fitting[0], request, state) if fitting else None,
+            candidates=tuple(
+                _candidate(rank, offering, request, state)
+                for rank, offering in islice(enumerate(fitting, start=1), part.start, part.stop)
+            ),
+            candidates_count=len(fitting),
+            excluded=ranked.ranking.excluded[part],
+            excluded_count=len(ranked.ranking.excluded),
             excluded_groups=snapshot.near_misses(checked.new.requirements, term).groups,
             needs=needs,
             budgets=state.budgets,

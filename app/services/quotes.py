@@ -36,10 +36,10 @@ class QuoteService:
         """
         tenant_id = whose(principal, new.tenant_id)
         plan = await self._plans.plan(principal, new)
-        if not plan.candidates:
+        if plan.best is None:
             snapshot = await self._catalogue.snapshot()
             raise no_offering(check_request(snapshot, tenant_id, new), operator=principal.is_operator)
-        price = QuotedPrice.of(plan.candidates[0].rate, new.request.ttl_seconds)
+        price = QuotedPrice.of(plan.best.rate, new.request.ttl_seconds)
         values = {
             "id": new_id("quote"),
             "tenant_id": tenant_id,

@@ -11,6 +11,7 @@ import { Quote } from "./quote.js";
 
 const TYPING_MS = 350;
 const AGAIN_MS = 30_000;
+const ASKED = 100;
 const SHOWN = 6;
 
 /**
@@ -26,7 +27,7 @@ export function usePlan(body, paused) {
     const ending = new AbortController();
     let timer = 0;
     const ask = async () => {
-      const found = await change("POST", "/v1/leases/plan", JSON.parse(text), ending.signal).then(
+      const found = await change("POST", `/v1/leases/plan?limit=${ASKED}`, JSON.parse(text), ending.signal).then(
         (plan) => ({ plan, problem: null, of: text }),
         (problem) => ({ plan: null, problem, of: text }),
       );
@@ -72,7 +73,7 @@ function Planned({ plan, request: { ttl_seconds: term, max_cost: cap }, quote })
           <p class="note">Of the first offering, with ${first.disk_gib} GiB of network disks and its public address. gpulease tries the offerings in this order.${Number(cap) < Number(first.price_for_term) && ` At this price the lease reaches its max cost after ${span((Number(cap) / Number(first.rate_per_hour)) * 3600)}.`}</p>
           <${Quote} live=${quote} />
           <${Offers} offers=${offers.slice(0, SHOWN)} />
-          ${offers.length > SHOWN && html`<p class="note">${counted(offers.length - SHOWN, "more offering")}.</p>`}
+          ${offers.length > SHOWN && html`<p class="note">${counted(offers.length - SHOWN, "more offering")}${plan.candidates_count > plan.candidates.length && " and others"}.</p>`}
         `
       : html`<p class="refused"><${Icon} name="warning" /> No offering fits this request.</p>`}
     <${Quota} quota=${plan.quota} />

@@ -170,6 +170,23 @@ async def test_a_plan_shows_order_exclusions_quota_and_cost_and_changes_nothing(
     assert fleet.run("SELECT count(*) AS n FROM quota WHERE used > 0") == [{"n": 0}]
 
 
+async def test_a_plan_has_pages_and_a_limit_of_its_own(alice: Caller, fleet: Fleet) -> None:
+    for number in range(30):
+        fleet.offering("g5.xlarge", zone=f"us-east-1-{number:02}")
+        fleet.offering("p4d.24xlarge", zone=f"us-east-1-{number:02}")
+    asked = wish(gpu={"model": "A10G", "min_count": 1})
+    plan = (await alice.post("/v1/leases/plan", json=asked)).json()
+    assert (len(plan["candidates"]), plan["candidates_count"]) == (20, 33)
+    assert (len(plan["excluded"]), plan["excluded_count"]) == (20, 32)
+    whole = (await alice.post("/v1/leases/plan?limit=200", json=asked)).json()
+    assert (len(whole["candidates"]), len(whole["excluded"])) == (33, 32)
+    rest = (await alice.post("/v1/leases/plan?skip=20", json=asked)).json()
+    for name in ("candidates", "excluded"):
+        assert plan[name] + rest[name] == whole[name]
+    for name in ("admissible", "cost", "quota", "excluded_by_reason"):
+        assert plan[name] == rest[name] == whole[name]
+
+
 async def test_a_plan_tells_short_quota_and_missing_offerings_without_refusing(operator: Caller) -> None:
     poor = await new_tenant(operator, "poor", gpus=2)
     plan = (await poor.post("/v1/leases/plan", json=wish(gpu={"model": "A10G", "min_count": 1}, market="any"))).json()

@@ -96,6 +96,15 @@ def test_all_shows_every_candidate_and_every_excluded_offering(api: FakeApi, cli
     assert any("has T4 679" in line for line in lines)
 
 
+def test_all_reads_the_plan_in_pages(api: FakeApi, cli: Cli) -> None:
+    plan = _a_plan()
+    plan |= {"candidates_count": 28, "excluded_count": len(plan["excluded"])}
+    api.documents[PLAN] = plan
+    assert cli("lease", "plan", *REQUEST, "--all").exit_code == 0
+    asked = [call.query for call in api.calls(*PLAN)]
+    assert asked == [{"limit": ["200"]}, *({"limit": ["200"], "skip": [skip]} for skip in ("200", "400", "600"))]
+
+
 def test_a_plan_is_the_apis_document_for_programs(api: FakeApi, cli: Cli) -> None:
     api.documents[PLAN] = _a_plan()
     assert json.loads(cli("lease", "plan", *REQUEST, "--json").stdout) == _a_plan()

@@ -29,6 +29,7 @@ from app.domain.rates import CostScope
 from app.domain.reservations import Reservation
 from app.services.budget_refusals import BudgetNeed
 from app.services.container import Services
+from app.services.cursors import LARGEST_LIMIT
 from app.services.lease_refusals import exclusion_detail
 from app.services.offerings import AvailabilityStatus, OfferingFilter, OfferingSort, availability, price_per_gpu
 from app.services.plan import Candidate, Need, Plan
@@ -37,6 +38,9 @@ from app.services.principal import Principal
 
 router = make_router("offerings")
 plan_router = make_router("leases")
+
+_PLANNED = 20
+_MOST_SKIPPED = 1_000_000
 
 
 class OfferingAvailability(View):
@@ -195,7 +199,9 @@ class LeasePlan(View):
     admissible: Annotated[bool, Field(description="The API would accept a create now.")]
     launches_stopped: Annotated[bool, Field(description="Operators have stopped launches; the lease would wait.")]
     candidates: list[PlanCandidate]
+    candidates_count: Annotated[int, Field(description="All candidates, including those that are not listed.")]
     excluded: list[PlanExclusion]
+    excluded_count: Annotated[int, Field(description="All excluded offerings, including those that are not listed.")]
     excluded_by_reason: Annotated[list[ExplainedExclusion], Field(description="The largest group first.")]
     quota: PlanQuota
     budgets: Annotated[list[PlanBudget], Field(description="The budgets that must have room for the lease.")]
@@ -273,9 +279,15 @@ async def list_offerings(
 
 
 @plan_router.post("/v1/leases/plan", response_model=LeasePlan)
-async def plan_lease(body: NewLease, principal: Member, services: UseServices) -> Response:
-    """Preview a create: the candidates in order, and their cost. The call creates nothing."""
-    plan = await services.plan.plan(principal, new_lease(body))
+async def plan_lease(
+    body: NewLease,
+    principal: Member,
+    services: UseServices,
+    limit: Annotated[int, Query(ge=1, le=LARGEST_LIMIT, description="The most items of each list.")] = _PLANNED,
+    skip: Annotated[int, Query(ge=0, le=_MOST_SKIPPED, description="Leave out so many items of each list.")] = 0,
+) -> Response:
+    """Preview a create: the best candidates in order, and their cost. The call creates nothing."""
+    plan = await services.plan.plan(principal, new_lease(body), slice(skip, skip + limit))
     return answer(to_json(plan_json(plan, sight_of(services, principal, plan.as_of))))
 
 
@@ -285,6 +297,8 @@ def plan_json(plan: Plan, sight: Sight) -> dict[str, Any]:
         "admissible": plan.admissible,
         "launches_stopped": plan.launches_stopped,
         "candidates": [_candidate(one, sight) for one in plan.candidates],
+        "candidates_count": plan.candidates_count,
+        "excluded_count": plan.excluded_count,
         "excluded": [
             {
                 "offering": _offering(one.offering, sight),
@@ -315,9 +329,9 @@ def _candidate(one: Candidate, sight: Sight) -> dict[str, Any]:
 
 
 def _first_cost(plan: Plan) -> dict[str, Any] | None:
-    if not plan.candidates:
+    first = plan.best
+    if first is None:
         return None
-    first = plan.candidates[0]
     return {
         "per_hour": format_money(first.rate.total),
         "for_term": format_money(first.price_for_term),

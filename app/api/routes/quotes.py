@@ -82,9 +82,8 @@ async def get_quote(request: Request, quote_id: str, principal: Member, services
 
 
 def _quoted_plan(plan: Plan, sight: Sight) -> dict[str, Any]:
-    json = plan_json(plan, sight)
-    members = {name: json[name] for name in QuotedPlan.model_fields}
-    return {**members, "candidates": json["candidates"][:_MOST_CANDIDATES]}
+    json = plan_json(replace(plan, candidates=plan.candidates[:_MOST_CANDIDATES], excluded=()), sight)
+    return {name: json[name] for name in QuotedPlan.model_fields}
 
 
 def _view(row: Any) -> Quote:

@@ -172,7 +172,7 @@ class PlanAnswer(Answer):
             "admissible": bool(plan.get("admissible", bool(candidates))),
             "would_end_at": times.rfc3339(times.now() + timedelta(seconds=ttl_seconds)),
             "candidates": [Candidate.of(item) for item in candidates[:_MOST_CANDIDATES]],
-            "candidates_count": len(candidates),
+            "candidates_count": plan.get("candidates_count", len(candidates)),
             "budgets": [PlannedBudget.model_validate(item) for item in plan.get("budgets") or []],
             "excluded": {exclusion_text(group["code"]): group["count"] for group in groups},
         }
