@@ -19,7 +19,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: runtimes help up test simulate crash-matrix chaos races mutation mutation-of-steps fuzz audit deployment old-code agents bench lint fmt openapi examples clients generators docs lock clean
+.PHONY: runtimes help up test simulate crash-matrix chaos races mutation mutation-of-steps fuzz audit deployment cloud-init old-code agents bench lint fmt openapi examples clients generators docs lock clean
 
 help: ## show this list
 	@echo "Usage: make <target> [ARGS=\"...\"] [PYTHON=python3.12]"
@@ -61,6 +61,9 @@ chaos: $(VENV)/.dev ## kill everything at random while leases are asked for: mak
 
 deployment: $(VENV)/.dev ## two hosts on Debian's servers, PgBouncer, the image (needs root): make deployment ARGS="--parts pooler,image"
 	@exec $(BIN)/python -m tests.deployment $(ARGS)
+
+cloud-init: $(VENV)/.dev ## compare the reader of user data in the tests with cloud-init itself: make cloud-init SOURCE=/path/to/cloud-init
+	@$(BIN)/python -m tests.real_cloud_init $(SOURCE)
 
 old-code: $(VENV)/.dev ## the code before each migration on today's schema: make old-code ARGS="--last 1"
 	@exec $(BIN)/python -m tests.old_code $(ARGS)

@@ -19,6 +19,7 @@ from cloudsim.user_data import files, is_near
 from cloudsim.world import Vm, VmState, World
 
 CONFIG = "/etc/gpulease/group.json"
+PROGRAM = "/usr/local/sbin/gpulease-group"
 _LOOK_SECONDS = 0.25
 _CALL_SECONDS = 10.0
 _AT_ONCE = 8
@@ -102,8 +103,11 @@ class GroupChecks:
 def _member(vm: Vm) -> _Member | None:
     """None for a VM without a group, and where its reports would leave this machine."""
     try:
-        config = json.loads(files(vm)[CONFIG])
-        complete = {"url", "token", "fast_seconds", "slow_seconds", "mesh_seconds"} <= config.keys()
+        found = files(vm)
+        config = json.loads(found[CONFIG])
+        complete = (
+            PROGRAM in found and {"url", "token", "fast_seconds", "slow_seconds", "mesh_seconds"} <= config.keys()
+        )
         return _Member(vm, config) if complete and is_near(config) else None
     except (KeyError, ValueError, TypeError, AttributeError):
         return None

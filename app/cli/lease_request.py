@@ -118,7 +118,12 @@ class LeaseOptions(GpuOptions):
         bool, typer.Option("--no-ssh-key", help="Nobody can log in to the VM.", rich_help_panel=_VM)
     ] = False
     startup_script: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Script to run at the first boot.", rich_help_panel=_VM)
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Script to run as root at the first boot. It begins with `#!` and an interpreter, such as #!/bin/bash.",
+            rich_help_panel=_VM,
+        ),
     ] = None
     image: Annotated[
         str | None,

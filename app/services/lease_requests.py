@@ -12,6 +12,9 @@ from app.services.errors import FieldError, InvalidRequest, QuoteExpired
 LARGEST_STARTUP_SCRIPT = 12 * 1024
 """Bytes of UTF-8. EC2 accepts 16 KiB of user data, which must also hold our own part."""
 
+_LONGEST_INTERPRETER = 127
+"""Bytes after `#!` that every kernel reads (execve(2): 127 before Linux 5.1, 255 since)."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateLease:
@@ -77,8 +80,34 @@ def _instead(text: str) -> str:
 
 
 def checked_script(text: str) -> str:
-    """Checks the size. Raises ValueError."""
+    r"""The script with `\n` as line ends. Raises ValueError for a text that not every cloud executes in the same way.
+
+    The kernel executes it at each cloud, so it begins with `#!` and a path. A shell that finds no such line executes the
+    text itself, or does not, and each cloud has another one.
+    """
     size = len(text.encode())
     if size > LARGEST_STARTUP_SCRIPT:
         raise ValueError(f"has {size} bytes; {LARGEST_STARTUP_SCRIPT} are the most")
-    return text
+    if not text.startswith("#!"):
+        raise ValueError(f"must begin with #! and the path of an interpreter, such as #!/bin/bash{_cause(text)}")
+    script = text.replace("\r\n", "\n")
+    interpreter = script.removeprefix("#!").partition("\n")[0]
+    if not interpreter.lstrip(" \t").startswith("/"):
+        raise ValueError("must name its interpreter by an absolute path, such as #!/bin/bash or #!/usr/bin/env python3")
+    if len(interpreter.encode()) > _LONGEST_INTERPRETER:
+        raise ValueError(
+            f"has a first line of more than {_LONGEST_INTERPRETER} bytes after #!, which old kernels cut off"
+        )
+    return script
+
+
+def _cause(text: str) -> str:
+    """Why a text that looks right begins with something else."""
+    start = text.lstrip("\ufeff \t\r\n\v\f").lower()
+    if start.startswith("#cloud-config"):
+        return ". A cloud-config is not executed: write its commands as a script"
+    if text.startswith("\ufeff"):
+        return ". It begins with a byte order mark: save it as UTF-8 without one"
+    if start.startswith("#!"):
+        return ". It begins with blanks or an empty line"
+    return ""

@@ -190,7 +190,7 @@ def _agent_of(vm: Vm) -> _Agent | None:
     found = files(vm)
     try:
         config = json.loads(found[CONFIG])
-        near = bool(config["token"]) and is_near(config)
+        near = AGENT in found and bool(config["token"]) and is_near(config)
     except (KeyError, ValueError, TypeError, AttributeError):
         return None
     return _Agent(vm, found, config) if near else None

@@ -10,11 +10,11 @@ from typing import Any
 from cloudsim.arm.facts import PROVIDER as AZURE
 from cloudsim.ec2.facts import PROVIDER as AWS
 from cloudsim.gce.facts import PROVIDER as GCP
-from cloudsim.user_data import cloud_configs, files
+from cloudsim.user_data import files, first_boot
 from cloudsim.world import Vm
 
 _PROGRAM = "/usr/local/sbin/gpulease-host-keys"
-"""The program that reports host keys. Other files of the user data may be the tenant's own text."""
+"""The program that reports host keys. The start-up script is the tenant's own text."""
 _REPORT = re.compile(r'^URL, TOKEN = "(https?://[^"\\]+)", "([0-9a-f]+)"$', re.MULTILINE)
 
 Logins = tuple[str, tuple[str, ...]]
@@ -55,7 +55,7 @@ def _gcp(spec: Mapping[str, Any]) -> Logins:
 
 
 def _cloud_init_keys(encoded: str) -> tuple[str, ...]:
-    return tuple(str(key) for config in cloud_configs(encoded) for key in config.get("ssh_authorized_keys", ()))
+    return tuple(str(key) for key in first_boot(encoded).config.get("ssh_authorized_keys", ()))
 
 
 def _report(program: bytes) -> tuple[str, str] | None:

@@ -152,7 +152,7 @@ function More({ form }) {
         <${F} form=${form} field=${{ name: "public_ip", label: "Public address", kind: "check" }} />
         <${F} form=${form} field=${{ name: "allowed_cidrs", label: "Networks that may connect to port 22", wide: true, placeholder: "192.0.2.0/24; if empty, the account's own rules apply" }} />
         <${F} form=${form} field=${{ name: "labels", label: "Labels, one key=value per line", kind: "textarea", wide: true, rows: 2 }} />
-        <${F} form=${form} field=${{ name: "startup_script", label: "Start-up script", kind: "textarea", wide: true, rows: 4, hint: "Runs once as root at the first boot. At most 12 KiB.", placeholder: "#!/bin/bash" }} />
+        <${F} form=${form} field=${{ name: "startup_script", label: "Start-up script", kind: "textarea", wide: true, rows: 4, hint: "Runs once as root at the first boot. Begins with #! and an interpreter, such as #!/bin/bash. At most 12 KiB.", placeholder: "#!/bin/bash" }} />
       </section>
     </details>
   `;

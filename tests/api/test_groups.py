@@ -211,7 +211,7 @@ async def test_a_suspended_tenant_creates_no_group(operator: Caller, alice: Call
 
 
 async def test_a_group_grows_at_the_next_ranks_in_its_pool(alice: Caller, fleet: Fleet) -> None:
-    group = await made(alice, size=2, lease={"startup_script": "echo hi"})
+    group = await made(alice, size=2, lease={"startup_script": "#!/bin/sh\necho hi"})
     run(fleet, group, 0, 1)
     path = f"/v1/groups/{group['id']}"
     tag = (await alice.get(path)).headers["ETag"]
@@ -224,7 +224,7 @@ async def test_a_group_grows_at_the_next_ranks_in_its_pool(alice: Caller, fleet:
         "SELECT l.expires_at, l.group_pool, s.startup_script FROM lease l JOIN lease_secret s ON s.lease_id = l.id ORDER BY rank"
     )
     assert len({row["expires_at"] for row in added}) == 1
-    assert {row["startup_script"] for row in added} == {"echo hi"}
+    assert {row["startup_script"] for row in added} == {"#!/bin/sh\necho hi"}
     assert added[3]["group_pool"]["instance_type"] == "g5.xlarge"
     stale = await alice.patch(path, json={"size": 3}, headers={"If-Match": tag})
     assert stale.json()["code"] == "version_conflict"

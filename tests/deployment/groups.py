@@ -4,23 +4,21 @@ The VMs are those of `machines`, with the addresses that the simulated EC2 gave 
 their group comes from their user data and the API.
 """
 
-import gzip
 import json
 import shlex
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from email import message_from_bytes
 from functools import partial
 from pathlib import Path
 from subprocess import Popen
 from typing import Any
 
 import psycopg
-import yaml
 
 from app.local.environment import SIMULATED_AWS
 from app.local.ports import free_port
 from cloudsim.testing import Control, own_process
+from cloudsim.user_data import first_boot
 from tests.databases import ROOT
 from tests.deployment.database import Check
 from tests.deployment.machines import GATEWAY, USER, Address, Machine, Metadata, forward_between_machines
@@ -28,7 +26,6 @@ from tests.deployment.needs import program
 from tests.deployment.processes import await_, clean_environment, expect, finish, run
 from tests.deployment.ssh import CLI
 from tests.e2e.stack import Stack, running
-from workers.providers.aws import userdata
 from workers.providers.common import group_node, host_keys, slot_tokens
 
 GROUP = "train"
@@ -169,7 +166,7 @@ class GroupsTrial:
             machine = Machine(rank, address, self._folder)
             self.machines.append(machine)
             self._metadata.add(address)
-            user_data = _cloud_config(spec["user_data"])
+            user_data = first_boot(spec["user_data"]).config
             machine.start(user_data)
             self._boot(machine, user_data)
         expect(len(self.machines) > known, "no new VM")
@@ -246,11 +243,6 @@ def _env(machine: Machine) -> dict[str, str]:
 
 def _has(machine: Machine, values: Mapping[str, str]) -> bool:
     return _env(machine).items() >= values.items()
-
-
-def _cloud_config(packed: str) -> Any:
-    part: Any = message_from_bytes(gzip.decompress(userdata.unpacked(packed))).get_payload(0)
-    return yaml.safe_load(part.get_payload(decode=True))
 
 
 @contextmanager

@@ -6,13 +6,11 @@ installing Debian's package: apt-get download openssh-server libwrap0, dpkg -x b
 LD_LIBRARY_PATH to its usr/sbin and usr/lib/x86_64-linux-gnu.
 """
 
-import gzip
 import os
 import socket
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from email import message_from_bytes
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from socketserver import ThreadingTCPServer
@@ -21,16 +19,15 @@ from typing import Any
 
 import httpx
 import psycopg
-import yaml
 
 from app.local.environment import SIMULATED_AWS
 from app.local.ports import LOOPBACK, free_port
 from cloudsim.testing import NO_TLS, own_process
+from cloudsim.user_data import first_boot
 from tests.deployment.database import Check
 from tests.deployment.needs import program
 from tests.deployment.processes import Process, await_, clean_environment, expect, finish, run
 from tests.e2e.stack import Stack, running
-from workers.providers.aws import userdata
 
 PUBLIC_URL = "https://gpu.example.org"
 LEASE, ALIAS = "train", "train.gpulease"
@@ -159,9 +156,7 @@ class SshTrial:
             connection.execute("SET ROLE gpulease_worker")
             row = connection.execute("SELECT params ->> 'UserData' FROM attempt").fetchone()
         expect(row, "no attempt")
-        raw = gzip.decompress(userdata.unpacked(row[0] if row else ""))
-        part: Any = message_from_bytes(raw).get_payload(0)
-        return yaml.safe_load(part.get_payload(decode=True))
+        return first_boot(row[0] if row else "").config
 
     def _make_vm(self, authorized_keys: list[str]) -> None:
         """What cloud-init does: a home with the keys, and host keys of the VM's own."""

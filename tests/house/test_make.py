@@ -26,6 +26,7 @@ TARGETS = {
         "docs",
         "lock",
         "clean",
+        "cloud-init",
     ),
 }
 

@@ -23,7 +23,7 @@ AS_MEMBER = "UPDATE lease SET group_id = %s, rank = 2 WHERE id = %s"
 @pytest.fixture
 async def ids(alice: Caller, operator: Caller, fleet: Fleet) -> dict[str, str]:
     """Things that exist, by the names of path parameters."""
-    wish = {"gpu": {"model": "A10G"}, "ttl_seconds": 3600, "startup_script": "true"}
+    wish = {"gpu": {"model": "A10G"}, "ttl_seconds": 3600, "startup_script": "#!/bin/true"}
     lease_id = (await alice.post("/v1/leases", json=wish)).json()["id"]
     fleet.activate(lease_id)
     console = "INSERT INTO lease_console (lease_id, tenant_id, n, text) VALUES (%s, %s, 1, 'no boot')"
@@ -86,7 +86,7 @@ async def test_a_viewer_never_sees_what_is_hidden_from_viewers(
     alice: Caller, fleet: Fleet, ids: dict[str, str]
 ) -> None:
     viewer = await alice.member("viewer")
-    hidden = ("no boot", '"startup_script":"true"', alice.key)
+    hidden = ("no boot", '"startup_script":"#!/bin/true"', alice.key)
     for one in OPERATIONS:
         if one.method == "GET" and one.role in {"viewer", "member", "admin"}:
             answer = await call(one, viewer, ids, None)

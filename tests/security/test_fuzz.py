@@ -22,7 +22,7 @@ EXAMPLES = int(os.environ.get("FUZZ_EXAMPLES", "5"))
 differently every time."""
 IN_SUITE = "FUZZ_EXAMPLES" not in os.environ
 
-WISH: dict[str, Any] = {"gpu": {"model": "A10G"}, "ttl_seconds": 3600, "startup_script": "true"}
+WISH: dict[str, Any] = {"gpu": {"model": "A10G"}, "ttl_seconds": 3600, "startup_script": "#!/bin/true"}
 
 
 class Setting:

@@ -13,7 +13,7 @@ from tests.security.routes import BUDGET, HOOK, OPERATIONS, Operation
 
 NAME = "victims-lease"
 LABEL = "victims-label"
-SCRIPT = "echo victims-script"
+SCRIPT = "#!/bin/echo victims-script"
 CONSOLE = "victims-console"
 GROUP_NAME = "victims-group"
 SSH_KEY_NAME = "victims-ssh-key"

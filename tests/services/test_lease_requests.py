@@ -65,9 +65,39 @@ def test_all_else_is_refused(text: str) -> None:
 
 
 def test_a_script_counts_in_bytes() -> None:
-    assert checked_script("x" * LARGEST_STARTUP_SCRIPT)
+    head = "#!/bin/sh\n"
+    assert checked_script(head.ljust(LARGEST_STARTUP_SCRIPT, "x"))
     with pytest.raises(ValueError, match=f"{LARGEST_STARTUP_SCRIPT}"):
-        checked_script("é" * (LARGEST_STARTUP_SCRIPT // 2 + 1))
+        checked_script(head + "é" * (LARGEST_STARTUP_SCRIPT // 2))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "must begin with #!"),
+        ("echo hi\n", r"must begin with #! .* such as #!/bin/bash$"),
+        ("  #!/bin/bash\necho hi\n", "begins with blanks or an empty line"),
+        ("\n#!/bin/bash\n", "begins with blanks or an empty line"),
+        ("\r\n#!/bin/bash\r\n", "begins with blanks or an empty line"),
+        ("\ufeff#!/bin/bash\n", "byte order mark"),
+        ("\ufeff#cloud-config\n", "cloud-config is not executed"),
+        ("#cloud-config\nruncmd: []\n", "cloud-config is not executed"),
+        (" #CLOUD-CONFIG\n", "cloud-config is not executed"),
+        ("#include\nhttp://x/\n", "must begin with #!"),
+        ("# !/bin/sh\n", "must begin with #!"),
+        ("#!\n", "absolute path"),
+        ("#! \n/bin/sh\n", "absolute path"),
+        ("#!bash\n", "absolute path"),
+        ("#!/bin/" + "x" * 123, "127 bytes"),
+    ],
+)
+def test_a_text_that_not_every_cloud_executes_is_refused(text: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        checked_script(text)
+
+
+def test_line_ends_become_those_of_the_vm() -> None:
+    assert checked_script("#!/bin/bash\r\necho a\r\r\n\r") == "#!/bin/bash\necho a\r\n\r"
 
 
 def test_the_keys_of_a_request_are_limited_together() -> None:

@@ -137,12 +137,19 @@ class NewLease(Body):
         ),
     ] = None
     startup_script: Annotated[
-        Annotated[Text, Field(max_length=LARGEST_STARTUP_SCRIPT), AfterValidator(checked_script)] | None,
+        Annotated[
+            Text,
+            Field(max_length=LARGEST_STARTUP_SCRIPT, json_schema_extra={"pattern": r"^#![ \t]*/"}),
+            AfterValidator(checked_script),
+        ]
+        | None,
         Field(
             description=(
-                "A script that the VM runs at its first boot; at most 12 KiB. The API never returns it "
+                "A script that root runs at the VM's first boot; at most 12 KiB. It begins with `#!` and the absolute "
+                "path of an interpreter, at each cloud. Line ends `\\r\\n` become `\\n`. The API never returns it "
                 "to viewers. It is deleted when the lease ends."
-            )
+            ),
+            examples=["#!/bin/bash\napt-get install --yes nvtop\n"],
         ),
     ] = None
     image: Annotated[

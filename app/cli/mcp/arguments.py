@@ -58,9 +58,10 @@ class LeaseArguments:
         list[str] | None,
         Field(description="OpenSSH public keys that may log in. Default: the stored default keys of the API key."),
     ] = None
-    startup_script: Annotated[str | None, Field(description="Script that the VM runs as root at its first boot.")] = (
-        None
-    )
+    startup_script: Annotated[
+        str | None,
+        Field(description="Script that the VM runs as root at its first boot. It begins with #!, such as #!/bin/bash."),
+    ] = None
     image: Annotated[str | None, Field(description="Name of an image. Default: an image with GPU drivers.")] = None
     disk_gib: Annotated[int | None, Field(ge=1, description="Size of the disk, in GiB.")] = None
 

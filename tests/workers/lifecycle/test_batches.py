@@ -14,7 +14,7 @@ from app.db.core.ids import new_id
 from app.db.schema.tables import attempt, lease, provider_bucket
 from app.domain.ids import TenantId
 from app.domain.tokens import agent_hash, host_key_hash, slot_token
-from cloudsim.user_data import cloud_configs
+from cloudsim.user_data import first_boot
 from tests.workers.fleet import ACCOUNT, REGION, Fleet
 from tests.workers.lifecycle.batch_steps import (
     batches,
@@ -318,9 +318,7 @@ def test_each_vm_derives_its_tokens_from_its_slot(make_fleet: Callable[..., Flee
 
 def user_data(params: Params) -> str:
     """The programs that the first boot of the VMs writes."""
-    configs = cloud_configs(params["UserData"])
-    files: list[str] = [file["content"] for config in configs for file in config.get("write_files", [])]
-    return "".join(files)
+    return "".join(str(file["content"]) for file in first_boot(params["UserData"]).config.get("write_files", []))
 
 
 def test_an_attempt_without_company_gets_parameters_of_its_own_before_its_call(fleet: Fleet) -> None:

@@ -10,7 +10,7 @@ from app.db.core.ids import new_id
 from app.db.schema.tables import attempt, lease, lease_group
 from app.domain.ids import LeaseId
 from app.domain.tokens import agent_hash
-from cloudsim.user_data import cloud_configs
+from cloudsim.user_data import first_boot
 from tests.workers.fleet import ACCOUNT, REGION, REQUEST, Fleet
 from workers.observation.leftovers import sweep_leftovers
 from workers.providers.aws.adapter import AwsProvider
@@ -56,8 +56,7 @@ def shared(fleet: Fleet) -> set[str]:
 
 def settings_in(params: Params) -> Any:
     """What the program in the VM reads, as the user data have it."""
-    (config,) = cloud_configs(params["UserData"])
-    files = {one["path"]: one["content"] for one in config.get("write_files", [])}
+    files = {one["path"]: one["content"] for one in first_boot(params["UserData"]).config.get("write_files", [])}
     text = files.get("/etc/gpulease/group.json")
     return None if text is None else json.loads(text)
 

@@ -1,7 +1,6 @@
 """How the agent comes into a VM: in the user data, from the API, or not at all; before the tenant's script."""
 
 import base64
-import gzip
 import hashlib
 import json
 import os
@@ -12,21 +11,20 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from email import message_from_bytes
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from app.agent import program
 from app.services.lease_requests import LARGEST_STARTUP_SCRIPT
+from cloudsim.user_data import first_boot
 from tests.workers.providers.aws.test_userdata import noise
 from tests.workers.providers.samples import KEY, spec
 from workers.providers.aws import userdata as aws
 from workers.providers.azure import userdata as azure
-from workers.providers.common import agent
+from workers.providers.common import agent, cloud_init
 from workers.providers.errors import InvalidSpec
 from workers.providers.gcp import userdata as gcp
 from workers.providers.types import AgentConfig, HostKeyReport, LaunchSpec
@@ -37,9 +35,7 @@ START = ["systemctl", "start", agent.UNIT]
 
 
 def cloud_config(packed: str) -> Any:
-    message = message_from_bytes(gzip.decompress(base64.b64decode(packed)))
-    part: Any = message.get_payload(0)
-    return yaml.safe_load(part.get_payload(decode=True).decode())
+    return first_boot(packed).config
 
 
 def cloud_init_files(packed: str) -> dict[str, str]:
@@ -85,7 +81,7 @@ def test_the_proof_comes_after_our_other_commands_and_before_the_tenants_script(
     wanted = spec(agent=CONFIG, host_keys=REPORT)
     for packed in (aws.packed(wanted), azure.packed(wanted)):
         commands = cloud_config(packed)["runcmd"]
-        assert commands[-1] == START
+        assert commands[-2:] == [START, [cloud_init.STARTUP_SCRIPT]]
         assert "--no-block" not in START, "the script waits for the proof"
     lines = gcp.script(wanted).splitlines()
     start, ready = lines.index(" ".join(START)), next(i for i, line in enumerate(lines) if "guest-attributes" in line)
@@ -108,7 +104,7 @@ def test_a_long_script_leaves_room_for_a_loader_only() -> None:
     loader = cloud_init_files(packed)[agent.PROGRAM]
     assert program.digest() in loader
     assert f"{CONFIG.url}{agent.PATH}" in loader
-    assert cloud_config(packed)["runcmd"][-1] == START
+    assert START in cloud_config(packed)["runcmd"]
     assert cloud_init_files(azure.packed(wanted))[agent.PROGRAM] == program.short(benchmark=True)
 
 
@@ -128,7 +124,7 @@ def test_a_script_of_usual_length_fits_beside_the_program() -> None:
 def test_a_script_that_is_too_long_is_refused_with_and_without_an_agent() -> None:
     for config in (None, CONFIG):
         with pytest.raises(InvalidSpec, match="16384"):
-            aws.packed(spec(agent=config, startup_script=noise(16 * 1024)))
+            aws.packed(spec(agent=config, startup_script=noise(24 * 1024)))
 
 
 @contextmanager

@@ -26,5 +26,5 @@ def unpacked(text: str) -> bytes:
 
 
 def render(spec: LaunchSpec) -> str:
-    """The multipart text, ASCII, the same for the same spec. Raises InvalidSpec for a malformed key."""
+    """The message, ASCII, the same for the same spec. Raises InvalidSpec for a malformed key."""
     return cloud_init.render(spec, deadman.cloud_config(), slot=_SLOT)

