@@ -21,7 +21,7 @@ from typing import cast
 import psycopg
 from psycopg.types.json import Jsonb
 
-from app.domain.gpu_samples import LEAST_INTERVAL_SECONDS
+from app.domain.gpu_samples import LEAST_STEP
 from app.domain.tokens import agent_hash
 from app.local.ports import free_port
 from bench import api, load, processes, report, servers
@@ -243,10 +243,10 @@ class Measure:
 
     def _begin(self, count: int) -> None:
         """The first sample of so many leases, which is judged, and the pause until the next one may come."""
-        Event().wait(LEAST_INTERVAL_SECONDS + 1)
+        Event().wait(60 * LEAST_STEP + 1)
         first = load.closed_loop(self._service.port, self._sample, count=count, connections=4 * CONNECTIONS)
         first.must_all_be(204)
-        Event().wait(LEAST_INTERVAL_SECONDS + 1)
+        Event().wait(60 * LEAST_STEP + 1)
 
     def _sample(self, number: int) -> bytes:
         return self._agents[number % len(self._agents)].sample(time.time())

@@ -3,8 +3,8 @@
 Nothing of a sample is trusted. A value out of its range is refused with the name of its field.
 """
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import pairwise
 from typing import Any
@@ -18,8 +18,8 @@ FUTURE = timedelta(seconds=30)
 """A VM's clock may be ahead by this much."""
 OLDEST = timedelta(minutes=15)
 """Older samples are refused: an hour is summed up so long after its end."""
-LEAST_INTERVAL_SECONDS = 10.0
-"""Between two requests with samples of one VM."""
+LEAST_STEP = 0.5
+"""Sample periods: between two requests of one VM, and between two samples that are stored."""
 
 LEASE_SERIES = (
     "gpu_percent",
@@ -75,6 +75,10 @@ class Sample:
     memory_percent: float | None = None
     disk_percent: float | None = None
 
+    def only(self, uuids: Collection[str]) -> "Sample":
+        """Without any other GPUs."""
+        return replace(self, gpus=tuple(gpu for gpu in self.gpus if gpu.uuid in uuids))
+
     @property
     def percentages(self) -> list[float | None]:
         """The utilization of each GPU."""
@@ -125,16 +129,29 @@ class SampleReport:
     benchmark: Mapping[str, Any] | None = None
     """Not parsed here."""
 
+    @property
+    def uuids(self) -> list[str]:
+        """Of all GPUs in its samples, each once."""
+        return list(dict.fromkeys(gpu.uuid for sample in self.samples for gpu in sample.gpus))
 
-def parse_samples(value: Any, *, now: datetime) -> SampleReport:
-    """Reads the JSON of a request that arrives at `now`. Raises ValueError, whose text begins with the field's name."""
+    def check_times(self, now: datetime) -> None:
+        """Raises ValueError, as `parse_samples`, for a sample that is too old or too far ahead of the database's clock."""
+        if self.samples[-1].at > now + FUTURE:
+            problem = f"must be at most {FUTURE.seconds} seconds in the future; set the VM's clock"
+            raise ValueError(f"body.samples.at {problem}")
+        if self.samples[0].at < now - OLDEST:
+            raise ValueError(f"body.samples.at must be at most {OLDEST.seconds} seconds old")
+
+
+def parse_samples(value: Any) -> SampleReport:
+    """Reads the JSON of a request. Raises ValueError, whose text begins with the field's name."""
     report = Reader(value, "body")
     check_keys(value, _REPORT_KEYS, "body")
     if report.integer("version", 1, 1_000_000, required=True) != PROOF_VERSION:
         raise ValueError(f"body.version must be {PROOF_VERSION}")
     agent = report.text("agent", LONGEST_TEXT, required=True)
     assert agent is not None
-    samples = tuple(_sample(each, now) for each in report.objects("samples", MOST_SAMPLES, required=True))
+    samples = tuple(_sample(each) for each in report.objects("samples", MOST_SAMPLES, required=True))
     if not samples:
         raise ValueError("body.samples must have an entry")
     if any(later.at <= sample.at for sample, later in pairwise(samples)):
@@ -151,13 +168,9 @@ def parse_samples(value: Any, *, now: datetime) -> SampleReport:
 _REPORT_KEYS = frozenset({"version", "agent", "boot_id", "samples", "xids", "benchmark"})
 
 
-def _sample(report: Reader, now: datetime) -> Sample:
+def _sample(report: Reader) -> Sample:
     at = report.time("at", required=True)
     assert at is not None
-    if at > now + FUTURE:
-        raise ValueError(f"body.samples.at must be at most {FUTURE.seconds} seconds in the future; set the VM's clock")
-    if at < now - OLDEST:
-        raise ValueError(f"body.samples.at must be at most {OLDEST.seconds} seconds old")
     gpus = tuple(_gpu(each) for each in report.objects("gpus", MOST_GPUS, required=True))
     if len({gpu.uuid for gpu in gpus}) < len(gpus):
         raise ValueError("body.samples.gpus must have a uuid of its own each")

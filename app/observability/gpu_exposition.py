@@ -96,16 +96,18 @@ def _family(lines: list[str], name: str, kind: str, text: str, values: Iterable[
 
 
 def _gpus(row: Mapping[str, Any]) -> Iterable[tuple[str, Values]]:
-    """The labels of each GPU in the newest sample, and its values."""
+    """The labels of each GPU in the newest sample, and its values. A GPU keeps its index while others are missing."""
     models = {proven["uuid"]: proven["model"] for proven in row["proven"] or ()}
     of_lease = _lease_labels(row)
-    for index, gpu in enumerate(row["sample"]["gpus"]):
+    places = {uuid: place for place, uuid in enumerate(row["metric_labels"]["uuids"])}
+    for gpu in row["sample"]["gpus"]:
+        index = places[gpu["uuid"]]
         own = {
             "gpu": str(index),
             "UUID": gpu["uuid"],
             "device": f"nvidia{index}",
             "modelName": models.get(gpu["uuid"]) or row["gpu_model"] or "",
-            "Hostname": row["name"],
+            "Hostname": of_lease["lease_name"],
         }
         yield "{" + _labels({**own, **of_lease}) + "}", gpu
 
@@ -120,7 +122,7 @@ def _last_xids(row: Mapping[str, Any]) -> Iterable[tuple[str, int]]:
 def _lease_labels(row: Mapping[str, Any]) -> dict[str, str]:
     return {
         "lease_id": row["lease_id"],
-        "lease_name": row["name"],
+        "lease_name": row["metric_labels"]["name"],
         "tenant_id": row["tenant_id"],
         "provider": row["provider"] or "",
         "region": row["region"] or "",

@@ -88,7 +88,10 @@ class GpuFleetService:
 
 
 def _parsed(row: dict[str, Any]) -> dict[str, Any]:
-    return {**row, **{name: orjson.loads(row[name] or "null") for name in ("proven", "sample", "xids")}}
+    return {
+        **row,
+        **{name: orjson.loads(row[name] or "null") for name in ("proven", "sample", "xids", "metric_labels")},
+    }
 
 
 def _lease(row: dict[str, Any], percents: Sequence[int | None]) -> FleetLease:

@@ -1,11 +1,9 @@
 """Samples of the agents in VMs: who may send them, and how often. Refusals are counted."""
 
-import math
 import re
-import time
-from collections import Counter, OrderedDict
-from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
+from collections import Counter
+from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 import orjson
@@ -17,20 +15,19 @@ from app.domain.gpu_samples import parse_samples
 from app.domain.tokens import agent_hash
 from app.services.agents import AgentService
 from app.services.context import ServiceContext
-from app.services.errors import FieldError, InvalidRequest, InvalidToken, RateLimited
+from app.services.errors import InvalidRequest, InvalidToken, RateLimited
 from app.services.gpu_benchmarks import GpuBenchmarkService
 from app.services.gpu_health import GpuHealthService
-from app.services.sample_batches import SampleBatches, too_soon
+from app.services.sample_batches import SampleBatches, invalid
 
 _TOKEN = re.compile(r"[0-9a-f]{64}")
 COUNT_SECONDS = 1.0
 """Between two calls of `write_counts`."""
-_REMEMBERED = 20_000
 _MOST_COUNTED = 500
 
 
 class GpuSampleService:
-    """Accepts samples. `clock`: seconds since 1970."""
+    """Accepts samples."""
 
     def __init__(
         self,
@@ -38,15 +35,11 @@ class GpuSampleService:
         agents: AgentService,
         health: GpuHealthService,
         benchmarks: GpuBenchmarkService,
-        *,
-        clock: Callable[[], float] = time.time,
     ) -> None:
         self._database = context.database
         self._agents = agents
         self._benchmarks = benchmarks
         self._batches = SampleBatches(context, agents, health)
-        self._clock = clock
-        self._accepted: OrderedDict[bytes, float] = OrderedDict()
         self._refused: Counter[bytes] = Counter()
 
     async def is_known(self, token: str) -> bool:
@@ -60,19 +53,17 @@ class GpuSampleService:
         """
         token, presented = _presented(token)
         try:
-            report = parse_samples(orjson.loads(body), now=datetime.fromtimestamp(self._clock(), UTC))
+            report = parse_samples(orjson.loads(body))
             if report.benchmark is not None:
                 parse_benchmark(report.benchmark)
         except ValueError as error:
-            await self._refuse(presented)
-            raise _invalid(error) from None
+            await self._refuse(token, presented)
+            raise invalid(error) from None
         try:
-            self._check_pause(presented)
             await self._batches.add(token, presented, report)
-        except RateLimited:
+        except (RateLimited, InvalidRequest):
             self._count(presented)
             raise
-        self._remember(presented)
         if report.benchmark is not None:
             await self._store_benchmark(token, report.benchmark)
 
@@ -92,25 +83,12 @@ class GpuSampleService:
 
     async def refuse_body(self, token: str | None) -> None:
         """Counts a body that is not read: too large, or of another type. Raises InvalidToken."""
-        await self._refuse(_presented(token)[1])
+        await self._refuse(*_presented(token))
 
-    def _check_pause(self, presented: bytes) -> None:
-        """Raises RateLimited when this process has just accepted samples of the same VM."""
-        interval = self._batches.interval
-        wait = self._accepted.get(presented, -math.inf) + interval - self._clock()
-        if 0 < wait <= interval:
-            raise too_soon(wait)
-
-    def _remember(self, presented: bytes) -> None:
-        self._accepted[presented] = self._clock()
-        self._accepted.move_to_end(presented)
-        while len(self._accepted) > _REMEMBERED:
-            self._accepted.popitem(last=False)
-
-    async def _refuse(self, presented: bytes) -> None:
-        """Raises InvalidToken."""
-        if presented not in self._accepted and not await self._batches.reporters([presented]):
-            raise InvalidToken
+    async def _refuse(self, token: str, presented: bytes) -> None:
+        """Counts a report that is not stored. Raises InvalidToken."""
+        with suppress(RateLimited):  # another report of the same VM is being stored
+            await self._batches.add(token, presented, None)
         self._count(presented)
 
     def _count(self, presented: bytes) -> None:
@@ -124,12 +102,3 @@ def _presented(token: str | None) -> tuple[str, bytes]:
     if token is None or _TOKEN.fullmatch(token) is None:
         raise InvalidToken
     return token, agent_hash(token)
-
-
-def _invalid(error: ValueError) -> InvalidRequest:
-    """The pointer names the field with which the message begins."""
-    if isinstance(error, orjson.JSONDecodeError):
-        return InvalidRequest(errors=[FieldError("#/body", "must be one JSON document in UTF-8 with finite numbers")])
-    name, _, rest = str(error).partition(" ")
-    pointer = "#/" + name.replace("[", "/").replace("]", "").replace(".", "/")
-    return InvalidRequest(errors=[FieldError(pointer, rest)])

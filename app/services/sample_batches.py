@@ -4,7 +4,8 @@ import asyncio
 import math
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple
 
 import orjson
 import structlog
@@ -12,11 +13,12 @@ import structlog
 from app.db.core.engine import DatabaseUnavailable, fetch
 from app.db.gpus import samples as statements
 from app.domain.gpu_reports import GpuState
-from app.domain.gpu_samples import LEASE_SERIES, LEAST_INTERVAL_SECONDS, Sample, SampleReport
+from app.domain.gpu_samples import LEASE_SERIES, LEAST_STEP, Sample, SampleReport
 from app.domain.idleness import IdleRun, grace_ends_at, sample_is_idle
+from app.domain.metric_labels import MetricLabels, VmReport
 from app.services.agents import AgentService
 from app.services.context import ServiceContext
-from app.services.errors import InvalidToken, RateLimited
+from app.services.errors import FieldError, InvalidRequest, InvalidToken, RateLimited
 from app.services.gpu_health import GpuHealthService
 
 _WINDOW_SECONDS = 0.1
@@ -30,8 +32,16 @@ _log = structlog.get_logger("gpulease.gpu_samples")
 class _Item:
     token: str = field(repr=False)
     hash: bytes
-    report: SampleReport
+    report: SampleReport | None
     answer: asyncio.Future[None] = field(repr=False)
+
+
+class _Due(NamedTuple):
+    """A report to store. `row`: of REPORTERS."""
+
+    item: _Item
+    report: SampleReport
+    row: Mapping[str, Any]
 
 
 class SampleBatches:
@@ -44,19 +54,23 @@ class SampleBatches:
         self._health = health
         self._period = float(settings.sample_seconds)
         self._grace_seconds = settings.idle_grace_seconds
-        self.interval = min(LEAST_INTERVAL_SECONDS, self._period / 2)
-        """The least seconds between two requests of one VM."""
+        self._step = timedelta(seconds=LEAST_STEP * self._period)
         self._pending: dict[bytes, _Item] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._storing = False
 
-    async def add(self, token: str, presented: bytes, report: SampleReport) -> None:
-        """Returns after the commit. `presented`: the hash of the token.
+    async def add(self, token: str, presented: bytes, report: SampleReport | None) -> None:
+        """Returns after the commit. `presented`: the hash of the token. `report` None: the token is looked up alone.
 
-        Raises InvalidToken for an unknown token or an ended VM, RateLimited, and DatabaseUnavailable.
+        Raises InvalidToken for an unknown token or an ended VM, InvalidRequest for samples of a wrong time, RateLimited, and
+        DatabaseUnavailable.
         """
-        if presented in self._pending:
-            raise too_soon(self.interval)
+        before = self._pending.get(presented)
+        if before is not None:
+            await asyncio.wait([before.answer])
+            if not before.answer.cancelled() and isinstance(before.answer.exception(), InvalidToken):
+                raise InvalidToken
+            raise too_soon(self._step)
         item = _Item(token, presented, report, asyncio.get_running_loop().create_future())
         self._pending[presented] = item
         if not self._storing:
@@ -89,11 +103,11 @@ class SampleBatches:
         """Gives each item its answer. Never raises."""
         try:
             known = await self.reporters([item.hash for item in items])
-            ready = [(item, known[item.hash]) for item in items if self._is_due(item, known.get(item.hash))]
-            changed = [pair for pair in ready if _must_judge(*pair)]
-            for item, row in changed:
-                self._start(self._judge_and_write(item, row))
-            await self._write([pair for pair in ready if pair not in changed])
+            ready = [due for item in items if (due := self._due(item, known.get(item.hash))) is not None]
+            changed = [due for due in ready if _must_judge(due)]
+            for due in changed:
+                self._start(self._judge_and_write(due))
+            await self._write([due for due in ready if due not in changed])
         except Exception as error:  # noqa: BLE001 - each request gets it as its own
             if isinstance(error, DatabaseUnavailable) or len(items) == 1:
                 _refuse_all(items, error)
@@ -103,29 +117,34 @@ class SampleBatches:
                 if not item.answer.done():
                     await self._store([item])
 
-    def _is_due(self, item: _Item, row: Mapping[str, Any] | None) -> bool:
+    def _due(self, item: _Item, row: Mapping[str, Any] | None) -> _Due | None:
+        """None: the item has its answer."""
+        report = item.report
         if row is None:
-            _answer(item, InvalidToken())
-            return False
-        ago = row["received_ago"]
-        if _is_same(row) and float(ago) < self.interval:
-            _answer(item, too_soon(self.interval - float(ago)))
-            return False
-        if _is_same(row) and item.report.samples[-1].at <= row["sampled_at"]:
-            _answer(item)  # a repeat: its answer was lost
-            return False
-        return True
+            return _answer(item, InvalidToken())
+        if report is None:
+            return _answer(item)
+        try:
+            report.check_times(row["now"])
+        except ValueError as error:
+            return _answer(item, invalid(error))
+        if _is_same(row) and (wait := self._step - timedelta(seconds=float(row["received_ago"]))) > timedelta(0):
+            return _answer(item, too_soon(wait))
+        if _is_same(row) and report.samples[-1].at <= row["sampled_at"]:
+            return _answer(item)  # a repeat: its answer was lost
+        return _Due(item, report, row)
 
-    async def _judge_and_write(self, item: _Item, row: Mapping[str, Any]) -> None:
+    async def _judge_and_write(self, due: _Due) -> None:
         """Apart from the others: the lease may be locked. An error makes the agent repeat the samples."""
         try:
-            await self._judge(item)
-            await self._write([(item, row)])
+            await self._judge(due)
+            await self._write([due])
         except Exception as error:  # noqa: BLE001 - the request gets it as its own
-            _refuse_all([item], error)
+            _refuse_all([due.item], error)
 
-    async def _judge(self, item: _Item) -> None:
-        agent = await self._agents.find(item.token)
+    async def _judge(self, due: _Due) -> None:
+        """What the VM reports, its unknown GPUs too: health concerns this lease alone."""
+        agent = await self._agents.find(due.item.token)
         if agent is None:
             raise InvalidToken
         gpus = [
@@ -137,51 +156,86 @@ class SampleBatches:
                 remap_failed=gpu.remap_failed,
                 recovery_action=gpu.recovery_action,
             )
-            for index, gpu in enumerate(item.report.samples[-1].gpus)
+            for index, gpu in enumerate(due.report.samples[-1].gpus)
         ]
-        await self._health.judge_samples(agent, gpus, item.report.xids)
+        await self._health.judge_samples(agent, gpus, due.report.xids)
 
-    async def _write(self, pairs: Sequence[tuple[_Item, Mapping[str, Any]]]) -> None:
-        rows = [self._row(item.report, row) for item, row in pairs]
+    async def _write(self, ready: Sequence[_Due]) -> None:
+        rows = [self._row(due.report, due.row) for due in ready]
         stored: set[str] = set()
         if rows:
             async with self._database.transaction(None) as connection:
                 done = await fetch(connection, statements.STORE, {"items": orjson.dumps(rows).decode()})
                 stored = {row["lease_id"] for row in done}
-        for item, row in pairs:
-            _answer(item, None if row["lease_id"] in stored else too_soon(self.interval))
+        for due in ready:
+            _answer(due.item, None if due.row["lease_id"] in stored else too_soon(self._step))
 
     def _row(self, report: SampleReport, row: Mapping[str, Any]) -> dict[str, Any]:
-        """The new row of gpu_latest, and the samples that are not stored yet: an agent repeats what got no answer."""
-        run, known_until = IdleRun(), None
-        if _is_same(row):
-            known_until = row["sampled_at"]
-            run = IdleRun(since=row["idle_since"], samples=row["idle_samples"], last_at=known_until)
-        counts_from = grace_ends_at(row["ready_at"], self._grace_seconds)
-        fresh = []
-        for sample in report.samples:
-            if known_until is None or sample.at > known_until:
-                idle = sample_is_idle(sample.percentages, row["gpu_count"] or 1)
-                run = run.after(sample.at, idle=idle, counts_from=counts_from, period=self._period)
-                fresh.append(_sample_row(sample, idle=idle))
-        newest = report.samples[-1]
+        """The new row of gpu_latest, and the samples to store."""
+        labels = _labels(report, row)
+        stored, run, refused = self._to_store(report, row, labels)
+        newest = report.samples[-1].only(labels.uuids)
+        values = dict(zip(LEASE_SERIES, newest.lease_values(), strict=True))
         return {
             "lease_id": row["lease_id"],
             "tenant_id": row["tenant_id"],
             "attempt_id": row["attempt_id"],
             "previous": row["received_at"],
             "sampled_at": newest.at,
-            "gpu_percent": fresh[-1]["gpu_percent"],
+            "gpu_percent": values["gpu_percent"],
             "busiest_percent": newest.busiest_percent,
-            "memory_percent": fresh[-1]["memory_percent"],
+            "memory_percent": values["memory_percent"],
             "gpus": len(newest.gpus),
             "idle_since": run.since,
             "idle_samples": run.samples,
             "gpu_percents": newest.gpu_values()[0],
             "sample": newest,
             "xids": report.xids,
-            "samples": fresh,
+            "metric_labels": labels.as_json(),
+            "refused": refused,
+            "samples": stored,
         }
+
+    def _to_store(
+        self, report: SampleReport, row: Mapping[str, Any], labels: MetricLabels
+    ) -> tuple[list[dict[str, Any]], IdleRun, int]:
+        """The samples to store, the run of idle samples, and how many samples are not stored as they came.
+
+        An agent repeats what got no answer. A busy sample ends the run although it is not stored.
+        """
+        run, last = IdleRun(), None
+        if _is_same(row):
+            last = row["sampled_at"]
+            run = IdleRun(since=row["idle_since"], samples=row["idle_samples"], last_at=last)
+        counts_from = grace_ends_at(row["ready_at"], self._grace_seconds)
+        arrived = [sample for sample in report.samples if last is None or sample.at > last]
+        stored, refused = [], 0
+        for sample in arrived:
+            shown = sample.only(labels.uuids)
+            idle = sample_is_idle(shown.percentages, row["gpu_count"] or 1)
+            run = run.after(sample.at, idle=idle, counts_from=counts_from, period=self._period)
+            is_stored = last is None or sample.at - last >= self._step
+            if is_stored:
+                last = sample.at
+                stored.append(_sample_row(shown, idle=idle))
+            refused += not is_stored or len(shown.gpus) < len(sample.gpus)
+        return stored, run, refused
+
+
+def _labels(report: SampleReport, row: Mapping[str, Any]) -> MetricLabels:
+    """Those of the VM's samples after this report."""
+    known = VmReport(
+        uuids=report.uuids,
+        boot_id=report.boot_id,
+        name=row["name"],
+        count=row["gpu_count"] or 1,
+        now=row["now"],
+        proven=[gpu["uuid"] for gpu in orjson.loads(row["proven"] or "[]") if gpu["uuid"] is not None],
+        proven_at=None if row["proven_at"] is None else datetime.fromisoformat(row["proven_at"]),
+    )
+    if not _is_same(row) or row["metric_labels"] is None:
+        return MetricLabels.first(known)
+    return MetricLabels.from_json(orjson.loads(row["metric_labels"])).after(known)
 
 
 def _sample_row(sample: Sample, *, idle: bool) -> dict[str, Any]:
@@ -199,18 +253,20 @@ def _is_same(row: Mapping[str, Any]) -> bool:
     return bool(row["sampled_attempt_id"] == row["attempt_id"])
 
 
-def _must_judge(item: _Item, row: Mapping[str, Any]) -> bool:
+def _must_judge(due: _Due) -> bool:
     """Whether Xids, the GPUs or their flags differ from those of the newest sample, or were never judged."""
+    report, row = due.report, due.row
     if not _is_same(row) or row["is_unjudged"]:
         return True
     before, xids = orjson.loads(row["sample"]), orjson.loads(row["xids"])
-    if len(item.report.xids) != len(xids) or orjson.loads(orjson.dumps(item.report.xids)) != xids:
+    if len(report.xids) != len(xids) or orjson.loads(orjson.dumps(report.xids)) != xids:
         return True
     stored = [(gpu["uuid"], gpu["remap_failed"], gpu["recovery_action"]) for gpu in before["gpus"]]
-    return stored != [(gpu.uuid, gpu.remap_failed, gpu.recovery_action) for gpu in item.report.samples[-1].gpus]
+    return stored != [(gpu.uuid, gpu.remap_failed, gpu.recovery_action) for gpu in report.samples[-1].gpus]
 
 
 def _answer(item: _Item, error: Exception | None = None) -> None:
+    """Its first answer counts."""
     if item.answer.done():
         return
     if error is None:
@@ -224,8 +280,16 @@ def _refuse_all(items: Iterable[_Item], error: Exception) -> None:
         _answer(item, error)
 
 
-def too_soon(seconds: float) -> RateLimited:
-    """The refusal of samples that come within the interval."""
-    return RateLimited(
-        "Samples of this VM have just been stored.", headers={"Retry-After": str(max(math.ceil(seconds), 1))}
-    )
+def too_soon(wait: timedelta) -> RateLimited:
+    """The refusal of samples that come within half a sample period."""
+    seconds = max(math.ceil(wait.total_seconds()), 1)
+    return RateLimited("Samples of this VM have just been stored.", headers={"Retry-After": str(seconds)})
+
+
+def invalid(error: ValueError) -> InvalidRequest:
+    """The refusal of a report. The pointer names the field with which the message begins."""
+    if isinstance(error, orjson.JSONDecodeError):
+        return InvalidRequest(errors=[FieldError("#/body", "must be one JSON document in UTF-8 with finite numbers")])
+    name, _, rest = str(error).partition(" ")
+    pointer = "#/" + name.replace("[", "/").replace("]", "").replace(".", "/")
+    return InvalidRequest(errors=[FieldError(pointer, rest)])

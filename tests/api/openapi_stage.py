@@ -67,8 +67,9 @@ SAMPLES = """
 """
 NEWEST_SAMPLE = """
     INSERT INTO gpu_latest (lease_id, tenant_id, attempt_id, sampled_at, received_at, gpu_percent, memory_percent, gpus,
-        gpu_percents, xids, sample)
-    SELECT l.id, l.tenant_id, a.id, now(), now(), 87, 71, 1, ARRAY[87], '[]', '{"gpus": [], "cpu_percent": 22, "memory_percent": 31, "disk_percent": 44}'
+        gpu_percents, xids, sample, metric_labels)
+    SELECT l.id, l.tenant_id, a.id, now(), now(), 87, 71, 1, ARRAY[87], '[]', '{"gpus": [], "cpu_percent": 22, "memory_percent": 31, "disk_percent": 44}',
+        jsonb_build_object('name', l.name, 'uuids', '[]'::jsonb)
     FROM lease l JOIN attempt a ON a.lease_id = l.id WHERE l.id = %s
 """
 

@@ -26,8 +26,9 @@ ADD = """
     WHERE id = %s
 """
 LATEST = """
-    INSERT INTO gpu_latest (lease_id, tenant_id, attempt_id, sampled_at, received_at, gpu_percents, sample, xids)
-    SELECT l.id, l.tenant_id, a.id, now() - %s * interval '1 second', now(), %s, %s, %s
+    INSERT INTO gpu_latest (lease_id, tenant_id, attempt_id, sampled_at, received_at, gpu_percents, sample, xids, metric_labels)
+    SELECT l.id, l.tenant_id, a.id, now() - %s * interval '1 second', now(), %s, %s, %s,
+        jsonb_build_object('name', l.name, 'uuids', %s::jsonb)
     FROM lease l JOIN attempt a ON a.lease_id = l.id WHERE l.id = %s
 """
 """The utilization is the minute of the hour."""
@@ -65,7 +66,7 @@ def report(fleet: Fleet, lease_id: str, percents: list[int | None], *, age: int 
         for n, percent in enumerate(percents)
     ]
     sample = {"gpus": gpus, "cpu_percent": 20.5, "memory_percent": 30, "disk_percent": None}
-    fleet.run(LATEST, age, percents, Jsonb(sample), Jsonb([*xids]), lease_id)
+    fleet.run(LATEST, age, percents, Jsonb(sample), Jsonb([*xids]), Jsonb([one["uuid"] for one in gpus]), lease_id)
 
 
 def runtime(database_url: str) -> Runtime:

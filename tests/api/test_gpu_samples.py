@@ -4,6 +4,7 @@ import asyncio
 import json
 import secrets
 import time
+from itertools import pairwise
 from typing import Any
 
 import httpx
@@ -42,7 +43,6 @@ class Vm:
     def wait(self) -> None:
         """As if a minute had passed since the newest samples."""
         self._fleet.run("UPDATE gpu_latest SET received_at = received_at - interval '1 minute'")
-        self._owner.app.state.services.gpu_samples._accepted.clear()
 
 
 @pytest.fixture
@@ -110,15 +110,73 @@ async def test_samples_whose_answer_was_lost_are_stored_once(vm: Vm) -> None:
     assert len(vm.stored()) == 2
 
 
-async def test_samples_come_every_ten_seconds_at_most_whichever_process_asks(vm: Vm) -> None:
+async def test_samples_come_once_in_half_a_period_whichever_process_asks(vm: Vm) -> None:
     await vm.send(report(at(60)))
     soon = await vm.send(report(at(1)))
     assert (soon.status_code, soon.json()["code"]) == (429, "rate_limited")
-    assert 1 <= int(soon.headers["retry-after"]) <= 10
-    vm._owner.app.state.services.gpu_samples._accepted.clear()
+    assert 20 <= int(soon.headers["retry-after"]) <= 30
     other = await vm.send(report(at(1)))
     assert other.status_code == 429
     assert len(vm.stored()) == 1
+
+
+async def test_what_is_stored_has_half_a_period_between_two_samples_whatever_arrives(vm: Vm) -> None:
+    """Of sample times: a request may bring ten."""
+    for first in (300, 290, 280):
+        assert (await vm.send(report(*(at(first - n) for n in range(10))))).status_code == 204
+        vm.wait()
+    times = [row["at"] for row in vm.stored()]
+    assert len(times) == 1
+    assert vm.latest()["refused"] == 29
+    assert (await vm.send(report(*(at(200 - 16 * n) for n in range(10))))).status_code == 204
+    times = [row["at"] for row in vm.stored()]
+    steps = [(later - earlier).total_seconds() for earlier, later in pairwise(times)]
+    assert len(times) == 6
+    assert min(steps) >= 30
+    assert vm.latest()["sampled_at"] > times[-1]
+
+
+async def test_a_busy_sample_ends_an_idle_run_although_it_is_not_stored(vm: Vm) -> None:
+    idle = {"gpus": [gpu(utilization=0)]}
+    await vm.send(report(at(200, **idle), at(140, **idle), at(130), at(80, **idle)))
+    assert [row["idle"] for row in vm.stored()] == [True, True, True]
+    assert (vm.latest()["idle_samples"], vm.latest()["idle_since"]) == (1, vm.stored()[-1]["at"])
+
+
+async def test_no_more_gpus_are_stored_than_the_vm_has(vm: Vm) -> None:
+    """One, by its offering."""
+    many = [gpu(uuid=f"GPU-{n}", utilization=n) for n in range(64)]
+    assert (await vm.send(report(at(60, gpus=many)))).status_code == 204
+    (stored,) = vm.stored()
+    assert (stored["uuids"], stored["gpu_values"][0], stored["gpu_percent"]) == (["GPU-0"], [0], 0)
+    latest = vm.latest()
+    assert (latest["gpus"], latest["refused"], len(latest["sample"]["gpus"])) == (1, 1, 1)
+
+
+async def test_the_gpus_of_the_proof_are_those_of_the_samples(fleet: Fleet, vm: Vm) -> None:
+    proof = {"n": 1, "at": "2026-11-28T10:00:00Z", "gpus": [{"uuid": "GPU-proven", "model": None, "memory_mib": None}]}
+    fleet.run("UPDATE lease SET proof = %s WHERE id = %s", json.dumps(proof), vm.lease_id)
+    await vm.send(report(at(120, gpus=[gpu(uuid="GPU-other")]), at(60, gpus=[gpu(uuid="GPU-proven")])))
+    assert [row["uuids"] for row in vm.stored()] == [[], ["GPU-proven"]]
+    assert [row["idle"] for row in vm.stored()] == [False, False]
+
+
+async def test_after_the_lease_an_agent_gets_401_at_once(fleet: Fleet, vm: Vm) -> None:
+    """Not 429, which would keep it sending."""
+    assert (await vm.send(report(at(60)))).status_code == 204
+    fleet.finish(vm.lease_id)
+    answers = await asyncio.gather(vm.send(report(at(1))), vm.send(report(at(1))), vm.send(b"{"))
+    assert [answer.status_code for answer in answers] == [401, 401, 401]
+
+
+@pytest.mark.parametrize("wrong", [-1200, 1200])
+async def test_an_api_host_with_a_wrong_clock_accepts_samples(
+    vm: Vm, monkeypatch: pytest.MonkeyPatch, wrong: int
+) -> None:
+    body, right = report(at(60)), time.time
+    monkeypatch.setattr(time, "time", lambda: right() + wrong)
+    answer = await vm.send(body)
+    assert (answer.status_code, answer.text) == (204, "")
 
 
 async def test_two_requests_at_once_are_one_too_many(vm: Vm) -> None:

@@ -93,7 +93,7 @@ def test_the_apis_own_text_is_read() -> None:
         **dict.fromkeys(names, "x"),
         "lease_id": "lease_01",
         "tenant_id": TENANT_ID,
-        "name": 'a "quoted", {name}',
+        "metric_labels": {"name": 'a "quoted", {name}', "uuids": ["GPU-0"]},
         "gpu_count": 1,
         "proven": None,
         "sample": {"gpus": [{**gpu, **rest}], "cpu_percent": 1, "memory_percent": 2, "disk_percent": 3},

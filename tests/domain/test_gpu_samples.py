@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from app.domain.gpu_reports import MOST_GPUS
-from app.domain.gpu_samples import LEASE_SERIES, Sample, parse_samples
+from app.domain.gpu_samples import LEASE_SERIES, Sample, SampleReport, parse_samples
 
 NOW = 1_790_000_000.0
 ARRIVED = datetime.fromtimestamp(NOW, UTC)
@@ -46,7 +46,13 @@ def report(*samples: Any, **changes: Any) -> dict[str, Any]:
 
 
 def parsed(value: Any) -> Sample:
-    return parse_samples(value, now=ARRIVED).samples[-1]
+    return arrived(value).samples[-1]
+
+
+def arrived(value: Any) -> SampleReport:
+    found = parse_samples(value)
+    found.check_times(ARRIVED)
+    return found
 
 
 def test_a_sample_becomes_whole_numbers_of_the_lease_and_of_each_gpu() -> None:
@@ -114,7 +120,7 @@ def test_a_vm_without_gpus_has_a_sample_without_load() -> None:
 )
 def test_what_is_wrong_is_refused_with_the_name_of_its_field(value: Any, field: str) -> None:
     with pytest.raises(ValueError, match=r".") as raised:
-        parse_samples(value, now=ARRIVED)
+        arrived(value)
     assert field in str(raised.value)
 
 
@@ -122,6 +128,6 @@ def test_what_is_wrong_is_refused_with_the_name_of_its_field(value: Any, field: 
 @pytest.mark.parametrize("field", ["utilization", "power_w", "temperature_c", "ecc_uncorrected"])
 def test_numbers_are_finite(field: str, text: str) -> None:
     with pytest.raises(ValueError, match=field):
-        parse_samples(report(sample(gpus=[gpu(**{field: json.loads(text)})])), now=ARRIVED)
+        parse_samples(report(sample(gpus=[gpu(**{field: json.loads(text)})])))
     with pytest.raises(ValueError, match="at"):
-        parse_samples(report(sample(at=json.loads(text))), now=ARRIVED)
+        parse_samples(report(sample(at=json.loads(text))))

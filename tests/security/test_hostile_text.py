@@ -124,9 +124,10 @@ def test_a_name_stays_within_the_label_of_its_metric(text: str) -> None:
         ),
         1,
     )
-    names = ("lease_id", "name", "tenant_id", "provider", "region", "instance_type", "gpu_model")
+    names = ("lease_id", "tenant_id", "provider", "region", "instance_type", "gpu_model")
     sample = {"gpus": [{**gpu, "uuid": text}], "cpu_percent": 1, "memory_percent": 1, "disk_percent": 1}
-    facts = {"proven": [], "xids": [], "gpu_count": 1, "age_seconds": 1}
+    labels = {"name": text, "uuids": [text]}
+    facts = {"proven": [], "xids": [], "gpu_count": 1, "age_seconds": 1, "metric_labels": labels}
     made = exposition([{**dict.fromkeys(names, text), **facts, "sample": sample}])
     value = r'"(?:[^"\\\n]|\\[\\"n])*"'
     line = re.compile(rf"# (?:HELP|TYPE) \w+ [^\n]*|\w+{{\w+={value}(?:,\w+={value})*}} [\d.]+")

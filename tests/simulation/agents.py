@@ -37,10 +37,7 @@ class Agents:
         self._agents = AgentService(services)
         benchmarks = GpuBenchmarkService(services)
         self._proofs = ProofService(services, health, benchmarks)
-        self._samples = GpuSampleService(services, self._agents, health, benchmarks, clock=self._clock)
-
-    def _clock(self) -> float:
-        return self._grounds.scheduler.time.timestamp()
+        self._samples = GpuSampleService(services, self._agents, health, benchmarks)
 
     def born(self, machine: Machine) -> None:
         """A machine runs: its agent begins, if its launch had one."""

@@ -55,7 +55,7 @@ _BODY = {"requestBody": {"required": True, "content": {"application/json": {"sch
 
 @router.post("/v1/agent/samples", status_code=204, response_class=Response, openapi_extra=_BODY)
 async def report_gpu_samples(request: Request) -> Response:
-    """Report samples of the calling VM's GPUs, at most every 10 seconds. Each VM receives its token at launch.
+    """Report samples of the calling VM's GPUs, at most once in half a sample period. Each VM receives its token at launch.
 
     People do not use this call.
     """

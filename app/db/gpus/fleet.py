@@ -32,14 +32,13 @@ REPORTING = Query(
     select(
         lease.c.id.label("lease_id"),
         lease.c.tenant_id,
-        lease.c.name,
         lease.c.gpu_model,
         lease.c.gpu_count,
         lease.c.provider,
         lease.c.region,
         cast(lease.c.proof["gpus"], Text).label("proven"),
         attempt.c.instance_type,
-        *(cast(gpu_latest.c[name], Text).label(name) for name in ("sample", "xids")),
+        *(cast(gpu_latest.c[name], Text).label(name) for name in ("sample", "xids", "metric_labels")),
         _AGE,
     )
     .select_from(
@@ -47,8 +46,8 @@ REPORTING = Query(
             attempt, attempt.c.id == gpu_latest.c.attempt_id
         )
     )
-    .where(and_(lease.c.state == "active", asking(lease.c.tenant_id)))
+    .where(and_(lease.c.state == "active", asking(lease.c.tenant_id), gpu_latest.c.metric_labels.is_not(None)))
     .order_by(lease.c.id)
     .limit(_LIMIT)
 )
-"""Parameter: limit. `proven`, `sample` and `xids` are JSON text. Active leases whose agents report."""
+"""Parameter: limit. `proven`, `sample`, `xids` and `metric_labels` are JSON text. Active leases whose agents report."""

@@ -23,7 +23,9 @@ gpu_latest = Table(
     Column("gpu_percents", ARRAY(SmallInteger), comment="utilization of each GPU"),
     Column("sample", Json, comment="the newest one"),
     Column("xids", Json, comment="since the VM booted"),
-    Column("refused", Integer, nullable=False, server_default="0", comment="samples that were not stored"),
+    Column("metric_labels", Json, comment="the UUIDs of its GPUs and the name that its series have"),
+    Column("refused", Integer, nullable=False, server_default="0", comment="samples that were not stored as they came"),
+    Column("not_summed", Json, comment="hours whose samples the job could not sum up: {hours, since, error}"),
     postgresql_with={"fillfactor": "70"},
     comment="One row per lease, for its newest attempt. Written once a minute; never locked with the lease",
 )
@@ -39,7 +41,7 @@ gpu_sample = Table(
     Column("uuids", ARRAY(Text), nullable=False, comment="its GPUs"),
     Column("gpu_values", ARRAY(SmallInteger), nullable=False, comment="[series][GPU]"),
     postgresql_partition_by="RANGE (at)",
-    comment="A row per lease and minute, as the agent sent it. A partition per day, in the schema gpu_partitions",
+    comment="At most a row per lease and half a sample period. A partition per day, in the schema gpu_partitions",
 )
 
 gpu_series = Table(
