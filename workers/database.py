@@ -5,13 +5,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from sqlalchemy import Connection, Engine, Executable, Row, create_engine, event
+from sqlalchemy import Connection, Engine, ExceptionContext, Executable, Row, create_engine, event
 from sqlalchemy.exc import DBAPIError, DisconnectionError
 
 from app.db.core.compiled import CompiledCache
-from app.db.core.connections import CONNECT_SECONDS, READ_ONLY, WORKER_SESSION, configure_connections
+from app.db.core.connections import CONNECT_SECONDS, WORKER_SESSION, configure_connections
 from app.db.core.direct import DirectConnection, fetch_at_once
 from app.db.core.prepared import Bound
+from app.db.core.server_state import READ_ONLY, ends_connection, is_about_server, opened_read_only
 from app.db.core.session_limits import IDLE_IN_TRANSACTION_SECONDS, LIBPQ_PARAMETERS
 from app.db.core.urls import sync_url
 
@@ -46,6 +47,7 @@ class WorkerDatabase:
         )
         configure_connections(self._engine, WORKER_SESSION.end_idle_transactions(idle_in_transaction_seconds))
         _ask_the_idle(self._engine)
+        _end_with_the_server(self._engine)
         self._single = self._engine.execution_options(isolation_level="AUTOCOMMIT")
 
     @contextmanager
@@ -85,13 +87,15 @@ class WorkerDatabase:
 
 
 def _ask_the_idle(engine: Engine) -> None:
-    """Makes the pool ping idle connections at checkout and replace dead ones."""
+    """Makes the pool ping idle connections at checkout, and replace dead ones and those to a read-only server."""
 
     def given_back(_connection: Any, record: Any) -> None:
         record.info["given_back"] = time.monotonic()
 
     def handed_out(connection: Any, record: Any, _proxy: Any) -> None:
         since = record.info.get("given_back")
+        if since is not None and opened_read_only(record.info):
+            raise DisconnectionError("the server was read-only when the connection was opened")
         if since is None or time.monotonic() - since < _FRESH_SECONDS:
             return
         try:
@@ -103,8 +107,19 @@ def _ask_the_idle(engine: Engine) -> None:
     event.listen(engine, "checkout", handed_out)
 
 
+def _end_with_the_server(engine: Engine) -> None:
+    """Makes an error about the server end its connection; a read-only server ends all connections of the pool."""
+
+    def judge(context: ExceptionContext) -> None:
+        state = getattr(context.original_exception, "sqlstate", None)
+        if state is not None and not context.is_disconnect and ends_connection(state):
+            context.is_disconnect = True
+            context.invalidate_pool_on_disconnect = state == READ_ONLY
+
+    event.listen(engine, "handle_error", judge)
+
+
 def is_outage(error: DBAPIError) -> bool:
     """Whether the database is unavailable (restart, failover). False for a faulty statement."""
-    if error.connection_invalidated or error.orig is None:
-        return True
-    return getattr(error.orig, "sqlstate", None) in {None, READ_ONLY}
+    state = getattr(error.orig, "sqlstate", None)
+    return state is None or is_about_server(state)

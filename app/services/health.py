@@ -26,7 +26,7 @@ class Readiness:
 
 
 class HealthService:
-    """Judges by one short transaction."""
+    """Judges by one short transaction that may write, and does not."""
 
     def __init__(self, context: ServiceContext) -> None:
         self._database = context.database
@@ -35,19 +35,21 @@ class HealthService:
     async def readiness(self) -> Readiness:
         """Never raises: a database that is away is an answer too."""
         try:
-            async with self._database.transaction(None, read_only=True) as connection:
+            async with self._database.transaction(None) as connection:
                 revision = (await connection.execute(statements.SCHEMA_REVISION)).scalar_one_or_none()
                 beats = (await connection.execute(statements.HEARTBEATS)).mappings().all()
                 deadman = (await connection.execute(statements.needs_deadman(without_own_end()))).scalar_one()
+                read_only = (await connection.execute(statements.READ_ONLY)).scalar_one()
                 session = await self._database.session_problem(connection) or "ok"
         except DatabaseUnavailable:
             return Readiness(ready=False, checks={"database": "unavailable", "schema": "unknown", "session": "unknown"})
+        database = "read-only" if read_only else "ok"
         schema = self._schema.problem(revision) or "ok"
         stale = dict.fromkeys(_KINDS, _STALE_SECONDS) | ({_DEADMAN: _DEADMAN_STALE_SECONDS} if deadman else {})
         missing = _missing(beats, stale)
         return Readiness(
-            ready=schema == session == "ok",
-            checks={"database": "ok", "schema": schema, "session": session}
+            ready=database == schema == session == "ok",
+            checks={"database": database, "schema": schema, "session": session}
             | {one: "missing" if one in missing else "ok" for one in stale},
             warnings=[_warning(kind, seconds) for kind, seconds in missing.items()],
         )

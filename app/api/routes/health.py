@@ -39,7 +39,7 @@ async def get_liveness() -> Response:
 async def get_readiness(services: UseServices) -> Response:
     """Check that the process can serve requests.
 
-    The database must respond, have the schema that this version expects, and run statements with the API's own role.
+    The database must respond, accept writes, have the schema that this version expects, and run statements with the API's own role.
     `warnings` reports missing workers, and a missing dead-man switch where one is required.
     """
     found = await services.health.readiness()

@@ -14,6 +14,7 @@ from typing import Any, Self
 from sqlalchemy import Connection, Engine, NullPool, Row, TextClause, create_engine, event, text
 from sqlalchemy.exc import DBAPIError
 
+from app.db.core.server_state import IS_READ_ONLY, note_opened
 from app.db.core.session_limits import SERVER_SETTINGS, server_settings
 from app.db.core.urls import sync_url
 
@@ -25,9 +26,6 @@ MARKER = "gpulease.connection"
 to another client."""
 
 SESSIONS_ONLY = "set pool_mode = session for this database (see docs/running.md)"
-
-READ_ONLY = "25006"
-"""SQLSTATE of a write on a read-only server, such as a standby that is not promoted yet. A retry may succeed later."""
 
 CONNECT_SECONDS = 5
 PREPARED_STATEMENTS = 500
@@ -48,12 +46,13 @@ class SessionSettings:
     values: Mapping[str, str]
 
     def statement(self, marker: str) -> str:
-        """A SELECT that applies role, settings and marker for the lifetime of the connection.
+        """A SELECT that applies role, settings and marker for the lifetime of the connection. Its last column is IS_READ_ONLY.
 
         Names and values are constants of the program, and the marker is hexadecimal.
         """
         values = {**self.values, MARKER: marker, "role": self.role}
-        return "SELECT " + ", ".join(f"set_config('{name}', '{value}', false)" for name, value in values.items())
+        applied = [f"set_config('{name}', '{value}', false)" for name, value in values.items()]
+        return "SELECT " + ", ".join([*applied, IS_READ_ONLY])
 
     def end_idle_transactions(self, seconds: float) -> Self:
         """A copy with another timeout for idle transactions, in seconds."""
@@ -98,7 +97,7 @@ def configure_connections(engine: Engine, settings: SessionSettings) -> None:
         record.info[MARKER] = new_marker()
         try:
             connection.autocommit = True
-            connection.execute(settings.statement(record.info[MARKER]))
+            note_opened(record.info, connection.execute(settings.statement(record.info[MARKER])).fetchone()[-1])
             connection.autocommit = False
         except BaseException:
             connection.close()

@@ -5,6 +5,7 @@ another. This saves a third of the CPU time of a short read (measured).
 """
 
 import contextlib
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
@@ -21,13 +22,21 @@ from app.db.core.connections import (
     API_SESSION,
     MARKER,
     PREPARED_STATEMENTS,
-    READ_ONLY,
     STATE,
     SessionSettings,
     new_marker,
     session_problem,
 )
 from app.db.core.reads import Query, within_tenant
+from app.db.core.server_state import (
+    READ_ONLY,
+    Info,
+    ends_connection,
+    is_about_server,
+    note_opened,
+    opened_before,
+    opened_read_only,
+)
 from app.db.core.session_limits import IDLE_IN_TRANSACTION_SECONDS
 from app.db.core.statements import AnySelect
 from app.db.core.tenant_scope import EVERY_TENANT, TENANT
@@ -42,10 +51,10 @@ COMMAND_SECONDS = 20.0
 POOL_WAIT_SECONDS = 5.0
 _COMPILED = CompiledCache(500)
 
-_GONE_CLASSES = ("08", "53", "57")
-"""SQLSTATE classes of a server that is unreachable, out of resources or ends the session (statement time-outs
-included)."""
-_REPEATABLE = frozenset({"40001", "40P01", READ_ONLY})
+_READ_ONLY_SECONDS = 5.0
+"""Reads may use a connection to a read-only server for so long: afterwards another server may be in charge."""
+_STATEMENT_TIMEOUT = "57014"
+_REPEATABLE = frozenset({"40001", "40P01", _STATEMENT_TIMEOUT})
 _SHUTDOWN = frozenset({"57P01", "57P02", "57P03"})
 _LOST = (asyncpg.InterfaceError, asyncpg.InternalClientError)
 """The driver's own errors. InternalClientError occurs when a dying server sends an unrequested message that the driver
@@ -82,7 +91,9 @@ class ApiDatabase:
             execution_options={"compiled_cache": _COMPILED},
         )
         self._session = replace(API_SESSION, role=role).end_idle_transactions(idle_in_transaction_seconds)
-        _configure_connections(self._engine, self._session)
+        self._replaced_before = 0.0
+        """The pool replaces connections that were opened before this moment of the monotonic clock."""
+        _configure_connections(self._engine, self._session, self._is_outdated)
 
     @contextlib.asynccontextmanager
     async def transaction(self, tenant: str | None, *, read_only: bool = False) -> AsyncIterator[AsyncConnection]:
@@ -91,18 +102,16 @@ class ApiDatabase:
         All statements of a `read_only` transaction see one snapshot: what was committed before its first statement.
         Raises DatabaseUnavailable. The pool replaces a dead connection before anything is sent.
         """
-        begin = _begin(tenant, read_only=read_only)
         with _translated():
-            connection, raw = await self._begin(begin)
-        try:
-            with _translated():
+            connection, raw = await self._begin(tenant, read_only=read_only)
+            try:
                 yield connection
                 await _commit(raw)
-        except BaseException:
-            await _roll_back(connection, raw)
-            raise
-        finally:
-            await connection.close()
+            except BaseException as error:
+                await self._give_up(connection, raw, error)
+                raise
+            finally:
+                await connection.close()
 
     async def fetch(self, tenant: str | None, query: Query, **parameters: Any) -> list[dict[str, Any]]:
         """Rows of a compiled query in one round trip. A query on a lost connection is retried, since it writes nothing.
@@ -116,6 +125,21 @@ class ApiDatabase:
         """Like `fetch`, for a statement that is built at run time."""
         read, parameters = within_tenant(statement), {TENANT: _setting(tenant)}
         return await self._read(lambda: self._execute(read, parameters))
+
+    def _is_outdated(self, info: Info) -> bool:
+        """Whether the pool must replace a connection before it is used."""
+        limit = time.monotonic() - _READ_ONLY_SECONDS
+        return opened_before(info, self._replaced_before) or (opened_read_only(info) and opened_before(info, limit))
+
+    async def _give_up(self, connection: AsyncConnection, raw: Any, error: BaseException) -> None:
+        """Rolls back. An error about the server ends the connection; a read-only server ends those opened before, too."""
+        state = _sqlstate(error)
+        if state == READ_ONLY:
+            self._replaced_before = time.monotonic()
+        if state is not None and ends_connection(state):
+            await connection.invalidate()
+        else:
+            await _roll_back(connection, raw)
 
     async def _read(self, work: Callable[[], Awaitable[T]]) -> T:
         """Retries on lost connections.
@@ -134,7 +158,8 @@ class ApiDatabase:
 
     async def _fetch(self, sql: str, arguments: Sequence[Any]) -> list[dict[str, Any]]:
         """Uses the driver's connection directly: SQLAlchemy's own code around it costs more than the query."""
-        pooled: Any = await self._engine.raw_connection()
+        with _opening():
+            pooled: Any = await self._engine.raw_connection()
         try:
             return [dict(record) for record in await pooled.driver_connection.fetch(sql, *arguments)]
         except BaseException:
@@ -144,13 +169,16 @@ class ApiDatabase:
             pooled.close()
 
     async def _execute(self, statement: AnySelect, parameters: Mapping[str, Any]) -> list[dict[str, Any]]:
-        async with self._engine.connect() as connection:
-            try:
-                result = await connection.execute(statement, parameters)
-                return [dict(row) for row in result.mappings()]
-            except BaseException:
-                await connection.invalidate()
-                raise
+        with _opening():
+            connection = await self._engine.connect()
+        try:
+            result = await connection.execute(statement, parameters)
+            return [dict(row) for row in result.mappings()]
+        except BaseException:
+            await connection.invalidate()
+            raise
+        finally:
+            await connection.close()
 
     async def session_problem(self, connection: AsyncConnection) -> str | None:
         """What is wrong with the session of this connection (its role or its owner); None when it is healthy."""
@@ -161,12 +189,22 @@ class ApiDatabase:
         """Closes the pooled connections."""
         await self._engine.dispose()
 
-    async def _begin(self, begin: str) -> tuple[AsyncConnection, Any]:
-        """Retries like `_read`: nothing has been written yet."""
+    async def _begin(self, tenant: str | None, *, read_only: bool) -> tuple[AsyncConnection, Any]:
+        """Retries like `_read`: nothing has been written yet.
+
+        A transaction that may write is not begun on an older connection to a read-only server.
+        """
+        begin, started = _begin(tenant, read_only=read_only), time.monotonic()
         tries_left = self._pool_size
         while True:
-            connection = await self._engine.connect()
-            raw = await _driver_connection(connection)
+            with _opening():
+                connection = await self._engine.connect()
+            pooled = await connection.get_raw_connection()
+            if not read_only and opened_read_only(pooled.info) and opened_before(pooled.info, started):
+                self._replaced_before = started
+                await connection.close()
+                continue
+            raw: Any = pooled.driver_connection
             try:
                 await raw.execute(begin)
             except BaseException as error:
@@ -209,18 +247,24 @@ _CONNECT_ARGS: Mapping[str, Any] = MappingProxyType(
 )
 
 
-def _configure_connections(engine: AsyncEngine, settings: SessionSettings) -> None:
-    """The same as `connections.configure_connections`, for asyncpg."""
+def _configure_connections(engine: AsyncEngine, settings: SessionSettings, is_outdated: Callable[[Info], bool]) -> None:
+    """The same as `connections.configure_connections`, for asyncpg. The pool replaces what is outdated."""
 
     def configure(connection: Any, record: Any) -> None:
         record.info[MARKER] = new_marker()
         try:
-            connection.run_async(lambda raw: raw.execute(settings.statement(record.info[MARKER])))
+            applied = connection.run_async(lambda raw: raw.fetchrow(settings.statement(record.info[MARKER])))
+            note_opened(record.info, applied[-1])
         except BaseException:
             connection.close()
             raise
 
+    def check(_connection: Any, record: Any, _proxy: Any) -> None:
+        if is_outdated(record.info):
+            raise exc.DisconnectionError("the connection may lead to a server that is no longer in charge")
+
     event.listen(engine.sync_engine, "connect", configure)
+    event.listen(engine.sync_engine, "checkout", check)
 
 
 def _begin(tenant: str | None, *, read_only: bool) -> str:
@@ -263,7 +307,7 @@ def _is_break(error: BaseException) -> bool:
     """Whether the database is the cause of the error, and a retry may succeed later."""
     state = _sqlstate(error)
     if state is not None:
-        return state.startswith(_GONE_CLASSES) or state in _REPEATABLE
+        return is_about_server(state) or state in _REPEATABLE
     return _is_lost(error) or isinstance(error, exc.TimeoutError | TimeoutError)
 
 
@@ -279,6 +323,15 @@ def _is_lost(error: BaseException) -> bool:
 
 def _sqlstate(error: BaseException) -> str | None:
     return getattr(error.orig if isinstance(error, exc.DBAPIError) else error, "sqlstate", None)
+
+
+@contextlib.contextmanager
+def _opening() -> Iterator[None]:
+    """Whatever PostgreSQL answers to a new connection is about the server: the session's settings are constants."""
+    try:
+        yield
+    except (asyncpg.PostgresError, exc.DBAPIError) as error:
+        raise DatabaseUnavailable(str(error).partition("\n")[0]) from error
 
 
 @contextlib.contextmanager

@@ -4,10 +4,14 @@ from collections.abc import Collection
 
 from sqlalchemy import exists, func, select, text
 
+from app.db.core.server_state import IS_READ_ONLY
 from app.db.core.statements import AnySelect
 from app.db.schema.tables import account, worker_heartbeat
 
 SCHEMA_REVISION = text("SELECT version_num FROM alembic_version")
+
+READ_ONLY = text(f"SELECT {IS_READ_ONLY} = 'on'")
+"""Whether this transaction may not write."""
 
 HEARTBEATS: AnySelect = select(
     worker_heartbeat.c.kind,

@@ -15,7 +15,7 @@ Entry = Mapping[str, Any]
 class Validity:
     """The members of an entry that hold its first moment, and the moment from which on it is no longer valid.
 
-    Both are RFC 3339 times. An entry without a start is valid since ever, one without an end for ever.
+    Both are RFC 3339 times. An entry without a start has always been valid, and one without an end stays valid.
     """
 
     start: str
