@@ -10,7 +10,8 @@ from fastapi import FastAPI
 from app.api.app import create_app
 from app.api.http.auth import Gate
 from app.api.http.rate_limits import SYNC_SECONDS, RateLimiter, SharedCounts
-from app.db.core.engine import ApiDatabase, DatabaseUnavailable
+from app.db.core.api_errors import DatabaseUnavailable
+from app.db.core.engine import ApiDatabase
 from app.hints import QueuedHints, celery_sender
 from app.observability.metrics import ApiMetrics
 from app.observability.traces import Traces

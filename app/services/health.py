@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from app.db.core.engine import DatabaseUnavailable
+from app.db.core.api_errors import DatabaseUnavailable
 from app.db.operations import health as statements
 from app.services.context import ServiceContext
 from app.settings.providers import without_own_end

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from app.db.core.engine import DatabaseUnavailable
+from app.db.core.api_errors import DatabaseUnavailable
 from app.db.operations import health
 from app.db.operations import metrics as statements
 from app.services.context import ServiceContext, stuck_after

@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 import orjson
 import structlog
 
-from app.db.core.engine import DatabaseUnavailable, fetch
+from app.db.core.api_errors import DatabaseUnavailable
+from app.db.core.engine import fetch
 from app.db.gpus import samples as statements
 from app.domain.gpu_reports import GpuState
 from app.domain.gpu_samples import LEASE_SERIES, LEAST_STEP, Sample, SampleReport

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from app.db.core.engine import DatabaseUnavailable
+from app.db.core.api_errors import DatabaseUnavailable
 from app.domain.ids import KeyId
 from app.services import key_format
 from app.services.authentication import Authenticator, CheckedKey

@@ -12,7 +12,7 @@ from starlette.routing import Route
 from app.api.http.auth import REQUEST_ID
 from app.api.http.field_messages import field_message
 from app.api.http.problems import phrase, problem
-from app.db.core.engine import DatabaseUnavailable
+from app.db.core.api_errors import DatabaseUnavailable
 from app.services.errors import (
     BadHeader,
     BadHttpRequest,

@@ -14,7 +14,7 @@ from app.api.http.routing import UseServices, Viewer
 from app.api.http.routing import router as make_router
 from app.api.routes.events import LARGEST_NUMBER, event_json
 from app.api.schemas.events import UseStreamFilter
-from app.db.core.engine import DatabaseUnavailable
+from app.db.core.api_errors import DatabaseUnavailable
 from app.services.errors import FieldError, InvalidRequest, Unauthenticated
 from app.services.event_stream import Batch, Told
 from app.services.principal import Principal

@@ -6,7 +6,7 @@ another. This saves a third of the CPU time of a short read (measured).
 
 import contextlib
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, TypeVar
@@ -16,6 +16,7 @@ import orjson
 from sqlalchemy import Row, event, exc
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
+from app.db.core.api_errors import BREAKS, is_lost, opening, sqlstate, translated
 from app.db.core.compiled import Compiled, CompiledCache
 from app.db.core.connections import (
     API_ROLE,
@@ -32,7 +33,6 @@ from app.db.core.server_state import (
     READ_ONLY,
     Info,
     ends_connection,
-    is_about_server,
     note_opened,
     opened_before,
     opened_read_only,
@@ -53,17 +53,6 @@ _COMPILED = CompiledCache(500)
 
 _READ_ONLY_SECONDS = 5.0
 """Reads may use a connection to a read-only server for so long: afterwards another server may be in charge."""
-_STATEMENT_TIMEOUT = "57014"
-_REPEATABLE = frozenset({"40001", "40P01", _STATEMENT_TIMEOUT})
-_SHUTDOWN = frozenset({"57P01", "57P02", "57P03"})
-_LOST = (asyncpg.InterfaceError, asyncpg.InternalClientError)
-"""The driver's own errors. InternalClientError occurs when a dying server sends an unrequested message that the driver
-reads before the connection ends."""
-_BREAKS = (*_LOST, exc.TimeoutError, OSError)
-
-
-class DatabaseUnavailable(Exception):
-    """The database does not answer, or aborted this transaction. Nothing was committed, unless COMMIT was lost."""
 
 
 class ApiDatabase:
@@ -102,7 +91,7 @@ class ApiDatabase:
         All statements of a `read_only` transaction see one snapshot: what was committed before its first statement.
         Raises DatabaseUnavailable. The pool replaces a dead connection before anything is sent.
         """
-        with _translated():
+        with translated():
             connection, raw = await self._begin(tenant, read_only=read_only)
             try:
                 yield connection
@@ -133,7 +122,7 @@ class ApiDatabase:
 
     async def _give_up(self, connection: AsyncConnection, raw: Any, error: BaseException) -> None:
         """Rolls back. An error about the server ends the connection; a read-only server ends those opened before, too."""
-        state = _sqlstate(error)
+        state = sqlstate(error)
         if state == READ_ONLY:
             self._replaced_before = time.monotonic()
         if state is not None and ends_connection(state):
@@ -147,18 +136,18 @@ class ApiDatabase:
         After a restart every one may be dead, so there is one try more than connections.
         """
         tries_left = self._pool_size
-        with _translated():
+        with translated():
             while True:
                 try:
                     return await work()
                 except BaseException as error:
-                    if not tries_left or not _is_lost(error):
+                    if not tries_left or not is_lost(error):
                         raise
                 tries_left -= 1
 
     async def _fetch(self, sql: str, arguments: Sequence[Any]) -> list[dict[str, Any]]:
         """Uses the driver's connection directly: SQLAlchemy's own code around it costs more than the query."""
-        with _opening():
+        with opening():
             pooled: Any = await self._engine.raw_connection()
         try:
             return [dict(record) for record in await pooled.driver_connection.fetch(sql, *arguments)]
@@ -169,7 +158,7 @@ class ApiDatabase:
             pooled.close()
 
     async def _execute(self, statement: AnySelect, parameters: Mapping[str, Any]) -> list[dict[str, Any]]:
-        with _opening():
+        with opening():
             connection = await self._engine.connect()
         try:
             result = await connection.execute(statement, parameters)
@@ -197,7 +186,7 @@ class ApiDatabase:
         begin, started = _begin(tenant, read_only=read_only), time.monotonic()
         tries_left = self._pool_size
         while True:
-            with _opening():
+            with opening():
                 connection = await self._engine.connect()
             pooled = await connection.get_raw_connection()
             if not read_only and opened_read_only(pooled.info) and opened_before(pooled.info, started):
@@ -210,7 +199,7 @@ class ApiDatabase:
             except BaseException as error:
                 await connection.invalidate()
                 await connection.close()
-                if not tries_left or not _is_lost(error):
+                if not tries_left or not is_lost(error):
                     raise
             else:
                 return connection, raw
@@ -299,46 +288,5 @@ async def _roll_back(connection: AsyncConnection, raw: Any) -> None:
     """Discards a connection that cannot roll back; the server then rolls back."""
     try:
         await raw.execute("ROLLBACK")
-    except (asyncpg.PostgresError, *_BREAKS):
+    except (asyncpg.PostgresError, *BREAKS):
         await connection.invalidate()
-
-
-def _is_break(error: BaseException) -> bool:
-    """Whether the database is the cause of the error, and a retry may succeed later."""
-    state = _sqlstate(error)
-    if state is not None:
-        return is_about_server(state) or state in _REPEATABLE
-    return _is_lost(error) or isinstance(error, exc.TimeoutError | TimeoutError)
-
-
-def _is_lost(error: BaseException) -> bool:
-    """Whether this connection died. The error reveals nothing about the next connection."""
-    state = _sqlstate(error)
-    if state is not None:
-        return state.startswith("08") or state in _SHUTDOWN
-    invalidated = isinstance(error, exc.DBAPIError) and error.connection_invalidated
-    lost = isinstance(error, (*_LOST, exc.EmulatedDBAPIException, OSError))
-    return invalidated or (lost and not isinstance(error, TimeoutError))
-
-
-def _sqlstate(error: BaseException) -> str | None:
-    return getattr(error.orig if isinstance(error, exc.DBAPIError) else error, "sqlstate", None)
-
-
-@contextlib.contextmanager
-def _opening() -> Iterator[None]:
-    """Whatever PostgreSQL answers to a new connection is about the server: the session's settings are constants."""
-    try:
-        yield
-    except (asyncpg.PostgresError, exc.DBAPIError) as error:
-        raise DatabaseUnavailable(str(error).partition("\n")[0]) from error
-
-
-@contextlib.contextmanager
-def _translated() -> Iterator[None]:
-    try:
-        yield
-    except (exc.SQLAlchemyError, exc.EmulatedDBAPIException, asyncpg.PostgresError, *_BREAKS) as error:
-        if _is_break(error):
-            raise DatabaseUnavailable(str(error).partition("\n")[0]) from error
-        raise

@@ -9,7 +9,8 @@ import pytest
 from sqlalchemy import func, insert, select, text
 from sqlalchemy.exc import DBAPIError, IntegrityError
 
-from app.db.core.engine import ApiDatabase, DatabaseUnavailable
+from app.db.core.api_errors import DatabaseUnavailable
+from app.db.core.engine import ApiDatabase
 from app.db.core.reads import Query, within_tenant
 from app.db.core.tenant_scope import TENANT
 from app.db.schema.tables import quota, tenant

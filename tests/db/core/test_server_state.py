@@ -11,7 +11,8 @@ from sqlalchemy import func, select, text
 from sqlalchemy.exc import DBAPIError
 
 from app.db.core import engine
-from app.db.core.engine import ApiDatabase, DatabaseUnavailable
+from app.db.core.api_errors import DatabaseUnavailable
+from app.db.core.engine import ApiDatabase
 from tests.databases import Databases, end_connections
 from workers.database import WorkerDatabase, is_outage
 
@@ -84,13 +85,13 @@ async def read_at_once(api: ApiDatabase) -> set[int]:
 @contextmanager
 def state_of(database_url: str, databases: Databases, on: str, off: str) -> Iterator[None]:
     """The database is altered by a superuser, for sessions that begin inside the block."""
-    name = sql.Identifier(database_url.rpartition("/")[2])
+    name = database_url.rpartition("/")[2]
     with psycopg.connect(databases.owner_url, autocommit=True) as connection:
-        connection.execute(sql.SQL("ALTER DATABASE {} " + on).format(name))
+        connection.execute(f'ALTER DATABASE "{name}" {on}'.encode())
         try:
             yield
         finally:
-            connection.execute(sql.SQL("ALTER DATABASE {} " + off).format(name))
+            connection.execute(f'ALTER DATABASE "{name}" {off}'.encode())
 
 
 READ_ONLY = ("SET default_transaction_read_only = on", "RESET default_transaction_read_only")

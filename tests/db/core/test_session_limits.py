@@ -10,7 +10,7 @@ from sqlalchemy import text, update
 from sqlalchemy.exc import DBAPIError
 
 from app.db.core import engine
-from app.db.core.engine import DatabaseUnavailable
+from app.db.core.api_errors import DatabaseUnavailable
 from app.db.core.session_limits import LIBPQ_PARAMETERS, SERVER_SETTINGS
 from app.db.schema.tables import quota
 from app.prerequisites import ensure_operator_key
