@@ -1,15 +1,15 @@
 """What the samples of a VM may show: the GPUs and the name of its series. Hours that the job could not sum up.
 
-Revision: 0045
-Follows: 0044
+Revision: 0046
+Follows: 0045
 """
 
 import sqlalchemy as sa
 from alembic import op
 from sqlalchemy.dialects import postgresql
 
-revision = "0045"
-down_revision = "0044"
+revision = "0046"
+down_revision = "0045"
 branch_labels = None
 depends_on = None
 
