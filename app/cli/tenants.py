@@ -80,7 +80,8 @@ def update(
     max_ttl: MaxTtl = None,
     max_total: MaxTotal = None,
     status: Annotated[
-        Literal["active", "suspended"] | None, typer.Option(help="A suspended tenant cannot create or extend leases.")
+        Literal["active", "suspended"] | None,
+        typer.Option(help="A suspended tenant gets no VM and no more time for one."),
     ] = None,
     end_leases: Annotated[bool, typer.Option("--end-leases", help="With suspended: also end running leases.")] = False,
 ) -> None:

@@ -66,9 +66,11 @@ def reboot_refusal(desired: Desired, state: LeaseState) -> Refusal | None:
     return None if state is LeaseState.ACTIVE else Refusal.LEASE_NOT_ACTIVE
 
 
-def keep_refusal(desired: Desired) -> Refusal | None:
-    """Idleness of a lease is held off in every state before its end."""
-    return None if desired is Desired.RUN else Refusal.LEASE_ENDING
+def prolonging_refusal(desired: Desired, *, tenant_active: bool) -> Refusal | None:
+    """What may give a lease more time than it would have: holding its idleness off, and a higher spend cap."""
+    if desired is not Desired.RUN:
+        return Refusal.LEASE_ENDING
+    return None if tenant_active else Refusal.TENANT_SUSPENDED
 
 
 def extension_refusal(extension: Extension) -> Refusal | None:

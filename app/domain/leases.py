@@ -199,6 +199,8 @@ class Lease:
     gpu_health: HealthRecord | None = None
     membership: Membership | None = None
     """Its place in a group. None: it belongs to no group."""
+    tenant_active: bool = True
+    """False: the tenant is suspended. The lease keeps the VM that it has, and gets no other."""
 
     @property
     def may_be_placed(self) -> bool:

@@ -15,7 +15,7 @@ from app.domain.lease_requests import OnGpuFailure, OnInterruption
 from app.domain.leases import Attempt, AttemptState, Desired, Lease, LeaseState, VmState
 from app.domain.money import format_money
 from app.domain.provider_messages import provider_words, public_code, why_vm_ended
-from app.domain.reasons import Origin, Reason, ReasonCode
+from app.domain.reasons import SUSPENDED, Origin, Reason, ReasonCode
 from app.domain.stopped_vms import confirm_at, is_unconfirmed
 
 LARGE_GPU_COUNT = 8
@@ -160,7 +160,14 @@ def decide(lease: Lease, now: datetime, timing: Timing) -> Step:
             return BeginRelease(cause)
     retreats = lease.retreats and lease.desired is Desired.RUN
     step = _retreating(lease, now, timing) if retreats else _DECIDERS[lease.state](lease, now, timing)
+    if lease.desired is Desired.RUN and not lease.tenant_active and _leads_to_vm(lease, step):
+        return BeginRelease(SUSPENDED)
     return bounded(lease, step, now) if isinstance(step, Rest) else step
+
+
+def _leads_to_vm(lease: Lease, step: Step) -> bool:
+    """Whether the lease has no VM and waits for one, or would be sent another one."""
+    return lease.state is LeaseState.QUEUED or isinstance(step, Place | Send | Requeue)
 
 
 def bounded(lease: Lease, rest: Rest, now: datetime) -> Rest:

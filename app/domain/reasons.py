@@ -109,6 +109,8 @@ class Reason:
         return cls(ReasonCode(value["code"]), value["message"], Origin(value["origin"]), value.get(PROVIDER_MESSAGE))
 
 
+SUSPENDED = Reason(ReasonCode.TENANT_SUSPENDED, "The tenant was suspended.", Origin.OPERATOR)
+
 BLOCKED = "; not ended yet: "
 """Stands in the message of a lease's reason before what keeps the lease from ending."""
 

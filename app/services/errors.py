@@ -128,7 +128,9 @@ class TenantSuspended(ServiceError):
     """The tenant is suspended."""
 
     code, status = "tenant_suspended", 403
-    advice = "The tenant cannot create or extend leases. Contact the operator."
+    advice = (
+        "The tenant gets no VM and no more time for one, and creates no API keys and webhooks. Contact the operator."
+    )
 
 
 class ResourceNotFound(ServiceError):

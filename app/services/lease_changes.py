@@ -17,7 +17,7 @@ from app.db.leases.spend_caps import CAP_CHANGES
 from app.db.tenancy import budgets, commitments, quotas
 from app.domain.events import LeaseExtended, LeaseUpdated
 from app.domain.ids import LeaseId
-from app.domain.lease_actions import Extension, LaterExpiry, Refusal, extension_refusal
+from app.domain.lease_actions import Extension, LaterExpiry, Refusal, extension_refusal, prolonging_refusal
 from app.domain.leases import TERMINAL, Desired, LeaseState
 from app.domain.money import format_money
 from app.domain.reasons import Origin, Reason, ReasonCode
@@ -60,7 +60,8 @@ class LeaseChanges:
         """`changes`: any of name, labels, `max_cost`, expiry_warnings; a row of leases.READ. Name and labels change in every state.
 
         Raises ResourceNotFound, VersionConflict, NameTaken, and BudgetExceeded when a budget that then counts the lease
-        has no room; for `max_cost` LeaseEnding, NotExtendable, InvalidRequest, KeyHasBudget.
+        has no room; for `max_cost` LeaseEnding, TenantSuspended, NotExtendable, InvalidRequest,
+        KeyHasBudget.
         """
         if _COMMITTED & changes.keys():
             await self._admission.begin_periods(principal, lease_id)
@@ -156,8 +157,7 @@ def _audited(values: dict[str, Any]) -> dict[str, Any]:
 
 def _check_cap(row: Any, cap: Decimal | None) -> None:
     """Raises an error unless the spend cap of a lease can become `cap`. `row`: of statements.LOCK."""
-    if Desired(row.desired) is not Desired.RUN:
-        raise LeaseEnding
+    check_prolonging(row, longer=_raises_cap(row, cap))
     if cap is not None and cap < row.accrued:
         detail = f"must be at least {format_money(row.accrued)}, which the lease has cost already"
         raise InvalidRequest(errors=[FieldError("#/body/max_cost", detail)])
@@ -166,6 +166,15 @@ def _check_cap(row: Any, cap: Decimal | None) -> None:
             f"The cloud deletes this VM before it costs more than {format_money(row.max_cost)} USD, and nobody can move "
             f"that time while the VM runs: the account {row.account} is configured with `extendable = false`."
         )
+
+
+def check_prolonging(row: Any, *, longer: bool = True) -> None:
+    """Raises LeaseEnding, and TenantSuspended for a change that gives a lease more time. `row`: of statements.LOCK."""
+    match prolonging_refusal(Desired(row.desired), tenant_active=not longer or row.tenant_status == "active"):
+        case Refusal.LEASE_ENDING:
+            raise LeaseEnding
+        case Refusal.TENANT_SUSPENDED:
+            raise TenantSuspended
 
 
 async def _locked(connection: AsyncConnection, principal: Principal, lease_id: str, if_match: IfMatch) -> Any:

@@ -14,13 +14,12 @@ from app.db.tenancy import tenants
 from app.domain.events import LeaseKept
 from app.domain.idleness import IdleFloor, longest_keep
 from app.domain.ids import LeaseId
-from app.domain.lease_actions import Refusal, keep_refusal
-from app.domain.leases import Desired
 from app.services.audit import record_lease
 from app.services.context import ServiceContext
 from app.services.cost_owners import check_cost_owner
-from app.services.errors import FieldError, InvalidRequest, LeaseEnding, ResourceNotFound
+from app.services.errors import FieldError, InvalidRequest, ResourceNotFound
 from app.services.idempotency import IdempotencyKey, Reply, repeatable
+from app.services.lease_changes import check_prolonging
 from app.services.leases import lease_key
 from app.services.preconditions import IfMatch
 from app.services.principal import Principal
@@ -38,7 +37,7 @@ class LeaseIdleness:
     ) -> AsyncIterator[Reply]:
         """The lease does not count as idle for so long from now. A call with a shorter time shortens it again.
 
-        Raises ResourceNotFound, VersionConflict, LeaseEnding, InvalidRequest, KeyHasBudget and what `repeatable` raises.
+        Raises ResourceNotFound, VersionConflict, LeaseEnding, TenantSuspended, InvalidRequest, KeyHasBudget and what `repeatable` raises.
         """
         async with (
             self._context.database.transaction(principal.tenant_id) as connection,
@@ -66,8 +65,7 @@ async def _keep(
         raise ResourceNotFound
     if_match.check(row.id, row.version)
     await check_cost_owner(connection, principal, row.key_id)
-    if keep_refusal(Desired(row.desired)) is Refusal.LEASE_ENDING:
-        raise LeaseEnding
+    check_prolonging(row)
     await _check_floor(connection, principal, row.tenant_id, seconds)
     until = row.as_of + timedelta(seconds=seconds)
     await record_lease(

@@ -1,14 +1,14 @@
-"""What suspending a tenant does to its leases."""
+"""What suspending a tenant does to its leases, and what it keeps the tenant from creating."""
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.db.leases.transitions import ids_in, locked, request_end
+from app.db.tenancy import tenants
 from app.domain.ids import LeaseId, TenantId
 from app.domain.leases import LeaseState, sources
-from app.domain.reasons import Origin, Reason, ReasonCode
+from app.domain.reasons import SUSPENDED
+from app.services.errors import ResourceNotFound, TenantSuspended
 from app.services.principal import Principal
-
-_REASON = Reason(ReasonCode.TENANT_SUSPENDED, "The tenant was suspended.", Origin.OPERATOR)
 
 
 async def end_leases_of(
@@ -20,6 +20,19 @@ async def end_leases_of(
     lease_ids = (await connection.execute(ids_in(tenant_id, states))).scalars().all()
     await connection.execute(*locked(lease_ids))
     for lease_id in lease_ids:
-        told = await connection.execute(*request_end(LeaseId(lease_id), _REASON, principal.request_id))
+        told = await connection.execute(*request_end(LeaseId(lease_id), SUSPENDED, principal.request_id))
         ended += [LeaseId(row.lease_id) for row in told]
     return ended
+
+
+async def lock_for_creation(connection: AsyncConnection, principal: Principal, tenant_id: str) -> None:
+    """Locks the tenant before it gets a key or a webhook. Operators may create them for a suspended tenant.
+
+    Raises ResourceNotFound, TenantSuspended.
+    """
+    found = await connection.execute(tenants.get(tenant_id, within=principal.tenant_id, lock=True))
+    row = found.first()
+    if row is None:
+        raise ResourceNotFound
+    if row.status == "suspended" and not principal.is_operator:
+        raise TenantSuspended

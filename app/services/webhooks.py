@@ -12,7 +12,6 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.db.core.ids import new_id
 from app.db.events import webhooks as statements
-from app.db.tenancy import tenants as tenant_statements
 from app.domain.ids import is_typeid
 from app.domain.webhook_formats import WebhookFormat, check_format
 from app.domain.webhook_urls import RefusedUrl, check_addresses, parse
@@ -26,6 +25,7 @@ from app.services.errors import Conflict, FieldError, InvalidRequest, ResourceNo
 from app.services.idempotency import Created, IdempotencyKey, Stored, replay, store
 from app.services.preconditions import IfMatch
 from app.services.principal import Principal
+from app.services.suspension import lock_for_creation
 from app.services.totals import total_count
 
 _KIND, _DELIVERIES = "webhooks", "deliveries"
@@ -54,7 +54,7 @@ class WebhookService:
         self._lookup = lookup
 
     async def create(self, principal: Principal, new: NewWebhook, key: IdempotencyKey | None) -> Created:
-        """The row and its `secret`, which is None in a repeated answer. Raises ResourceNotFound, InvalidRequest, Conflict."""
+        """The row and its `secret`, which is None in a repeated answer. Raises ResourceNotFound, TenantSuspended, InvalidRequest, Conflict."""
         tenant_id = whose(principal, new.tenant_id)
         _check_types(new.event_types, new.format)
         await self._check_url(new.url)
@@ -203,9 +203,7 @@ class WebhookService:
 
 async def _check_room(connection: AsyncConnection, principal: Principal, tenant_id: str) -> None:
     """The tenant's row is locked, so that two who ask at once do not both get the last place."""
-    tenant = tenant_statements.get(tenant_id, within=principal.tenant_id, lock=True)
-    if (await connection.execute(tenant)).first() is None:
-        raise ResourceNotFound
+    await lock_for_creation(connection, principal, tenant_id)
     if (await connection.execute(statements.count(tenant_id))).scalar_one() >= MOST:
         raise Conflict(f"A tenant has at most {MOST} webhooks: delete one.")
 

@@ -92,7 +92,7 @@ const edit = (tenant) =>
 const suspend = (tenant) =>
   confirm({
     title: `Suspend ${tenant.name}?`,
-    text: html`<p>The tenant can no longer create or extend leases, and its queued leases end.</p>`,
+    text: html`<p>The tenant gets no VM and no more time for one. Its queued leases end, and a running lease that loses its VM is not replaced.</p>`,
     fields: [{ name: "end_leases", label: "End its running leases too", kind: "check", value: false }],
     yes: "Suspend",
     danger: true,

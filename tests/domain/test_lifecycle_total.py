@@ -1,5 +1,6 @@
 """`decide` over every combination of facts: what it may answer, and what it never may."""
 
+from dataclasses import replace
 from datetime import datetime
 from functools import cache
 from itertools import chain
@@ -27,7 +28,7 @@ from app.domain.lifecycle import (
     deadline,
     decide,
 )
-from app.domain.reasons import ReasonCode
+from app.domain.reasons import SUSPENDED, ReasonCode
 from app.domain.stopped_vms import is_unconfirmed
 from tests.domain.cases import NOW, TIMING, gpu_leases, leases
 
@@ -243,6 +244,16 @@ def _stop_in_doubt(one: Lease) -> bool:
         and attempt.state is AttemptState.KNOWN
         and is_unconfirmed(attempt, ran=one.state is not LeaseState.PROVISIONING)
     )
+
+
+def test_a_lease_of_a_suspended_tenant_keeps_its_vm_and_gets_no_other() -> None:
+    for one, step in decided():
+        suspended = decide(replace(one, tenant_active=False), NOW, TIMING)
+        gets_one = one.state is LeaseState.QUEUED or isinstance(step, Place | Send | Requeue)
+        if one.desired is Desired.RUN and gets_one and not isinstance(step, BeginRelease):
+            assert suspended == BeginRelease(SUSPENDED), one
+        else:
+            assert suspended == step, one
 
 
 def test_the_same_facts_give_the_same_step() -> None:

@@ -396,6 +396,14 @@ class Fleet:
     def stop_launches(self) -> None:
         self.runtime.database.run(update(installation).values(launches_stopped={"by": "test"}))
 
+    def suspend(self) -> None:
+        """As an operator does, without ending what runs."""
+        self.runtime.database.run(update(tenant).values(status="suspended"))
+
+    def activate(self) -> None:
+        """Ends a suspension."""
+        self.runtime.database.run(update(tenant).values(status="active"))
+
     def end_cool_offs(self) -> None:
         self.runtime.database.run(update(offering).values(cool_until=None))
         self.runtime.catalogue.forget()

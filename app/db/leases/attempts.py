@@ -44,7 +44,7 @@ from app.db.core.statements import AnySelect
 from app.db.leases.billing import ends_at
 from app.db.leases.claims import held_by
 from app.db.operations import cluster
-from app.db.schema.tables import attempt, installation, lease
+from app.db.schema.tables import attempt, installation, lease, tenant
 from app.domain.ids import AttemptId, LeaseId
 from app.domain.leases import LIVE_ATTEMPT, AttemptState, VmState
 
@@ -87,8 +87,12 @@ MAY_SEND = (
     lease.c.group_retreat.is_(False),
     ends_at(lease) > func.now() + bindparam("call", type_=Interval),
     exists().where(installation.c.hold.is_(None), installation.c.launches_stopped.is_(None), cluster.IS_KNOWN),
+    exists().where(tenant.c.id == lease.c.tenant_id, tenant.c.status == "active"),
 )
-"""Guard of a create call: the lease is wanted in its pool, the call fits before its effective end, and no brake is on."""
+"""Guard of a create call.
+
+The lease is wanted in its pool, the call fits before its effective end, no brake is on, and the tenant is not suspended.
+"""
 
 
 def _send() -> Update:

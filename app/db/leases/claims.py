@@ -237,6 +237,7 @@ def loading(*of: ColumnElement[bool]) -> AnySelect:
             account_region.c.last_watched_at.label("attempt_watched_at"),
             lease_group.c.state.label("group_state"),
             lease_group.c.on_member_loss,
+            (tenant.c.status == "active").label("tenant_active"),
             *idleness.FACTS,
         )
         .select_from(

@@ -35,6 +35,9 @@ WANTED = lease.c.desired == "run"
 EXPIRED = lease.c.expires_at <= func.now()
 """Guard: nobody has extended the lease meanwhile."""
 
+TENANT_SUSPENDED = exists().where(tenant.c.id == lease.c.tenant_id, tenant.c.status != "active")
+"""Guard: nobody has activated the tenant again meanwhile."""
+
 STILL_IN_POOL = and_(lease.c.group_pool == bindparam("pool", type_=Json), not_(lease.c.group_retreat))
 """Guard: the group of the lease has not given up this pool meanwhile."""
 

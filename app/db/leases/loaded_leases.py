@@ -74,6 +74,7 @@ def lease_from_row(row: Any) -> Lease:
         proof=ProofRecord.from_json(row.lease_proof) if row.lease_proof else None,
         gpu_health=HealthRecord.from_json(row.lease_gpu_health) if row.lease_gpu_health else None,
         membership=None if row.lease_group_id is None else _membership_from_row(row),
+        tenant_active=row.tenant_active,
     )
 
 

@@ -135,6 +135,18 @@ def test_a_member_that_cannot_be_replaced_within_the_quota_ends_the_group(groups
     assert (len(groups.members(group_id)), groups.vms(), groups.fleet.used()) == (2, 0, {})
 
 
+@pytest.mark.parametrize(("on_member_loss", "code"), [("replace", "tenant_suspended"), ("end", "group_member_lost")])
+def test_a_lost_vm_of_a_suspended_tenants_group_is_not_replaced(
+    groups: GroupFleet, on_member_loss: str, code: str
+) -> None:
+    group_id, leases = active(groups, 2, on_member_loss=on_member_loss)
+    groups.fleet.suspend()
+    calls = groups.fleet.runs()
+    groups.kill_vm(leases[1])
+    assert groups.drive_to(group_id, "ended").reason["code"] == code
+    assert (groups.fleet.runs(), len(groups.members(group_id))) == (calls, 2)
+
+
 # --- budgets ----------------------------------------------------------------------------------------------
 
 

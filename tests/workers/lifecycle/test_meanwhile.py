@@ -84,6 +84,16 @@ def test_an_extension_is_stronger_than_an_expiry_that_was_already_decided(fleet:
     assert "lease.releasing" not in fleet.events(lease_id)
 
 
+def test_a_tenant_that_is_active_again_keeps_a_lease_whose_end_was_already_decided(
+    fleet: Fleet, during: During
+) -> None:
+    lease_id = fleet.create()
+    fleet.suspend()
+    during.act, during.at = fleet.activate, lambda step: isinstance(step, BeginRelease)
+    assert fleet.drive_to(lease_id, "active", "failed").state == "active"
+    assert during.act is None
+
+
 @pytest.mark.parametrize("step", [Place(), Enter(LeaseState.BOOTING), Enter(LeaseState.ACTIVE), Requeue()], ids=repr)
 def test_a_release_is_stronger_than_a_step_that_was_already_decided(fleet: Fleet, during: During, step: Step) -> None:
     lease_id = fleet.create(market="spot", on_interruption="replace")
@@ -100,7 +110,7 @@ def test_a_release_is_stronger_than_a_step_that_was_already_decided(fleet: Fleet
     assert fleet.used() == {}
 
 
-@pytest.mark.parametrize("brake", ["stop", "hold", "expiry", "failover"])
+@pytest.mark.parametrize("brake", ["stop", "hold", "expiry", "failover", "suspension"])
 def test_nothing_is_sent_when_a_brake_is_pulled_between_the_intent_and_the_call(
     fleet: Fleet, during: During, brake: str
 ) -> None:
@@ -110,6 +120,7 @@ def test_nothing_is_sent_when_a_brake_is_pulled_between_the_intent_and_the_call(
         "hold": fleet.put_on_hold,
         "expiry": lambda: fleet.extend(lease_id, 1.9),
         "failover": fleet.change_timeline,
+        "suspension": fleet.suspend,
     }
     during.act, during.at = pulled[brake], lambda step: isinstance(step, Send)
     assert fleet.pause(lease_id) == 1

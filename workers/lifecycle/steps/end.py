@@ -49,6 +49,10 @@ def begin_release(ctx: StepContext, reason: Reason) -> None:
 
 _STILL_OVER = {ReasonCode.EXPIRED: launches.EXPIRED, ReasonCode.SPEND_CAP: spend_caps.CAP_REACHED}
 """Guards for the reasons that an extension or a higher spend cap undoes."""
+_STILL_TRUE = {
+    ReasonCode.GPU_FAILED: proofs.STILL_FAILING,
+    ReasonCode.TENANT_SUSPENDED: launches.TENANT_SUSPENDED,
+}
 
 
 def _guards(ctx: StepContext, reason: Reason) -> tuple[list[ColumnElement[bool]], Mapping[str, Any]]:
@@ -57,7 +61,7 @@ def _guards(ctx: StepContext, reason: Reason) -> tuple[list[ColumnElement[bool]]
         return [_STILL_OVER[reason.code]], {}
     if reason.code is ReasonCode.IDLE:
         return [idleness.STILL_IDLE], idleness.still_idle(_idleness(ctx), ctx.runtime.timing.sample)
-    return ([proofs.STILL_FAILING], {}) if reason.code is ReasonCode.GPU_FAILED else ([], {})
+    return [_STILL_TRUE[reason.code]] if reason.code in _STILL_TRUE else [], {}
 
 
 def _idleness(ctx: StepContext) -> Idleness:
