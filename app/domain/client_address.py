@@ -30,6 +30,17 @@ def find_client_address(peer: str | None, forwarded: Sequence[str], trusted: Seq
     return str(address)
 
 
+def address_block(address: str | None) -> str:
+    """What failed logins are counted for: the address, or the /64 network of an IPv6 address.
+
+    One customer of a network has at least a /64 (RFC 6177), and may use any address of it.
+    """
+    parsed = _parse(address or "")
+    if not isinstance(parsed, IPv6Address):
+        return address or ""
+    return str(IPv6Network((parsed, 64), strict=False))
+
+
 def _hops(forwarded: Sequence[str]) -> Iterator[str]:
     """Entries from right to left."""
     joined = ",".join(forwarded)

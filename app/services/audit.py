@@ -11,7 +11,7 @@ from app.db.tenancy import audit as statements
 from app.db.tenancy.audit import AuditFilter
 from app.services.context import ServiceContext
 from app.services.cursors import PageRequest, RowPage, cut, last_id
-from app.services.principal import Principal
+from app.services.principal import Principal, Role
 from app.services.totals import total_count
 
 _KIND = "audit"
@@ -57,10 +57,18 @@ class AuditService:
         self._database = context.database
 
     async def entries(self, principal: Principal, wanted: AuditFilter, page: PageRequest) -> RowPage:
-        """Entries that match, newest first: operators see all, the others their tenant's."""
+        """Entries that match, newest first: operators see all, the others their tenant's.
+
+        Tenants learn neither the key nor the address of an operator.
+        """
         mine = principal.tenant_id
         statement = partial(statements.page, tenant_id=mine, wanted=wanted)
         after = last_id(page, _KIND, "audit")
         rows = await self._database.rows(mine, statement(after=after, limit=page.limit + 1))
         total = await total_count(self._database, mine, page, partial(statement, after=None, limit=1))
-        return cut(rows, page, _KIND, total)
+        return cut(rows if mine is None else [_without_operator(row) for row in rows], page, _KIND, total)
+
+
+def _without_operator(row: Any) -> dict[str, Any]:
+    hidden = {"principal": "operator", "address": None, "request_id": None} if row["role"] == Role.OPERATOR else {}
+    return {**row, **hidden}

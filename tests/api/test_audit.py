@@ -82,6 +82,24 @@ async def test_an_admin_sees_the_own_tenant_alone(operator: Caller, alice: Calle
     assert {entry["tenant_id"] for entry in await trail(operator)} == {None, alice.tenant_id, bob.tenant_id}
 
 
+async def test_a_tenant_learns_neither_key_nor_address_of_an_operator(operator: Caller, alice: Caller) -> None:
+    await operator.patch(f"/v1/tenants/{alice.tenant_id}", json={"max_ttl_seconds": 600})
+    await alice.post(f"/v1/tenants/{alice.tenant_id}/keys", json={"name": "ci", "role": "viewer"})
+    found = {entry["action"]: entry for entry in reversed(await trail(alice))}
+    hidden = found["tenant.change"]
+    assert [hidden[name] for name in ("principal", "role", "address", "request_id")] == [
+        "operator",
+        "operator",
+        None,
+        None,
+    ]
+    assert found["key.create"]["address"] is not None
+    assert found["key.create"]["principal"] == (await alice.get("/v1/me")).json()["key_id"]
+    seen = next(entry for entry in await trail(operator) if entry["id"] == hidden["id"])
+    assert seen["principal"].startswith("key_")
+    assert None not in (seen["address"], seen["request_id"])
+
+
 async def test_what_fails_leaves_none(operator: Caller, alice: Caller) -> None:
     before = len(await trail(operator))
     await operator.patch(f"/v1/tenants/{alice.tenant_id}", json={"max_ttl_seconds": 600, "max_total_seconds": 60})

@@ -7,6 +7,7 @@ import pytest
 import redis
 from redis.exceptions import RedisError
 
+from app.api.http import rate_limits
 from app.api.http.rate_limits import RateLimiter, SharedCounts
 from app.local.ports import free_port
 from app.prerequisites import ensure_operator_key
@@ -40,6 +41,21 @@ async def test_requests_over_the_limit_are_refused_until_the_window_ends(clock: 
     assert limits.hit("b").allowed
     clock.now += limits.hit("a").reset
     assert limits.hit("a").allowed
+
+
+def test_many_identities_push_out_the_one_that_was_not_used_for_longest(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rate_limits, "_REMEMBERED", 10)
+    limits = limiter(clock)
+    for _ in range(3):
+        limits.hit("locked out")
+    limits.hit("unused")
+    for number in range(100):
+        limits.hit(f"stranger {number}")
+        assert not limits.peek("locked out").allowed
+    assert limits.peek("unused").remaining == 3
+    assert [limits.peek(f"stranger {number}").remaining for number in (98, 99)] == [2, 2]
 
 
 async def test_two_processes_share_one_limit(broker_url: str, clock: Clock) -> None:

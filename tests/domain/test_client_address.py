@@ -4,7 +4,24 @@ from ipaddress import ip_network
 
 import pytest
 
-from app.domain.client_address import find_client_address
+from app.domain.client_address import address_block, find_client_address
+
+
+@pytest.mark.parametrize(
+    ("address", "block"),
+    [
+        ("203.0.113.9", "203.0.113.9"),
+        ("2001:db8:2:3:4:5:6:7", "2001:db8:2:3::/64"),
+        ("2001:db8:2:3::1", "2001:db8:2:3::/64"),
+        ("2001:db8:2:4::1", "2001:db8:2:4::/64"),
+        ("::ffff:198.51.100.1", "::ffff:198.51.100.1"),
+        ("unix", "unix"),
+        (None, ""),
+    ],
+)
+def test_failed_logins_count_for_the_network_of_one_customer(address: str | None, block: str) -> None:
+    assert address_block(address) == block
+
 
 PROXIES = (ip_network("10.0.0.0/8"), ip_network("2001:db8:1::/48"))
 

@@ -8,6 +8,7 @@ from typing import Any
 from fastapi import Request
 
 from app.api.http.rate_limits import Decision, RateLimiter
+from app.domain.client_address import address_block
 from app.domain.ids import TenantId
 from app.services.authentication import Authenticator, CheckedKey
 from app.services.errors import InvalidToken, RateLimited, TooManyFailedLogins, Unauthenticated
@@ -53,7 +54,7 @@ class Gate:
     async def admit(self, request: Request) -> Principal:
         """Raises Unauthenticated, TooManyFailedLogins, RateLimited."""
         address = _address(request)
-        key = await self._check(bearer(request), address or "")
+        key = await self._check(bearer(request), address_block(address))
         self._count(request.scope, key)
         return Principal(
             key_id=key.key_id,
@@ -86,7 +87,7 @@ class Gate:
 
     async def admit_token(self, request: Request, is_known: Callable[[str], Awaitable[bool]]) -> None:
         """Raises InvalidToken, TooManyFailedLogins. A token that is known is let in from a locked-out address too."""
-        left = self._strangers.peek(_address(request) or "")
+        left = self._strangers.peek(address_block(_address(request)))
         async with self._lookups(suspicious=not left.allowed):
             if await is_known(bearer(request) or ""):
                 return
@@ -97,11 +98,11 @@ class Gate:
 
     def has_refused_many(self, request: Request) -> bool:
         """Whether the caller's address has sent so many refused tokens that `admit_token` must be asked first."""
-        return not self._strangers.peek(_address(request) or "").allowed
+        return not self._strangers.peek(address_block(_address(request))).allowed
 
     def count_refused_token(self, request: Request) -> None:
         """It counts for the caller's address."""
-        self._strangers.hit(_address(request) or "")
+        self._strangers.hit(address_block(_address(request)))
 
     def count_report(self, attempt_id: str) -> None:
         """An agent sends a report. Raises RateLimited for too many of them."""

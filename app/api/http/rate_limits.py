@@ -62,6 +62,7 @@ class RateLimiter:
         self._name = name
         self._clock = clock
         self._windows: dict[str, _Window] = {}
+        """The most recently used is last. The one that was not used for longest makes room for a new one."""
         self.policy = f'"{name}";q={self._rate.amount};w={self._seconds}'
 
     def hit(self, identity: str) -> Decision:
@@ -93,11 +94,12 @@ class RateLimiter:
 
     def _window(self, identity: str) -> _Window:
         number = self._number()
-        window = self._windows.get(identity)
+        window = self._windows.pop(identity, None)
         if window is None or window.number != number:
+            window = _Window(number)
             if len(self._windows) >= _REMEMBERED:
-                self._windows.clear()
-            window = self._windows[identity] = _Window(number)
+                del self._windows[next(iter(self._windows))]
+        self._windows[identity] = window
         return window
 
     def _number(self) -> int:

@@ -98,6 +98,24 @@ _GROUPS = text(
         LIMIT 5000))
     """
 )
+AUDIT_KEPT_DAYS = 400
+"""Days of entries of the audit trail, and of API keys after their end."""
+_AUDIT = text(
+    f"""
+    DELETE FROM audit WHERE id = ANY (ARRAY(
+        SELECT id FROM (SELECT id, at FROM audit ORDER BY id LIMIT 5000) oldest
+        WHERE at < now() - interval '{AUDIT_KEPT_DAYS} days'))
+    """
+)
+_KEYS = text(
+    f"""
+    DELETE FROM api_key WHERE id = ANY (ARRAY(
+        SELECT k.id FROM api_key k
+        WHERE least(k.revoked_at, k.expires_at) < now() - interval '{AUDIT_KEPT_DAYS} days'
+          AND NOT EXISTS (SELECT FROM budget b WHERE b.key_id = k.id)
+        LIMIT 5000))
+    """
+)
 _SECRETS = text("DELETE FROM webhook_secret WHERE valid_until < now()")
 
 STATEMENTS = (
@@ -119,9 +137,11 @@ STATEMENTS = (
     _BATCHES,
     _BATCH_PARAMS,
     _GROUPS,
+    _AUDIT,
+    _KEYS,
 )
 """Retention: idempotency records 72 hours, events, launch batches without attempts, ended groups without leases and messages to operators 90 days, ended orphans and webhook deliveries 30 days, console output
-and quotes 7 days, sums of use 13 months, usage records, their sums, imported invoices, benchmarks and broken GPUs 400 days,
+and quotes 7 days, sums of use 13 months, usage records, their sums, imported invoices, benchmarks, broken GPUs, entries of the audit trail and ended API keys without a budget 400 days,
 the newest sample of an ended lease a day."""
 
 

@@ -9,8 +9,10 @@ from sqlalchemy import delete, insert, select, text, update
 from app.db.events import events
 from app.db.operations import purge
 from app.db.schema.tables import (
+    api_key,
     attempt,
     attempt_archive,
+    audit,
     event,
     idempotency,
     launch_batch,
@@ -22,7 +24,7 @@ from app.db.schema.tables import (
 )
 from app.domain.events import LeaseRebooting
 from app.domain.ids import LeaseId
-from tests.db.store import ENDED, Store, ago
+from tests.db.store import ENDED, Store, ago, make_budget
 
 
 def clean(store: Store) -> None:
@@ -72,6 +74,33 @@ def test_groups_are_kept_90_days_after_their_end_and_as_long_as_their_members(st
     store.run(update(lease).where(lease.c.id == store.lease()).values(group_id="kept", rank=0, **ENDED))
     clean(store)
     assert sorted(row.id for row in store.rows(lease_group)) == ["kept", "new", "runs"]
+
+
+def test_the_audit_trail_is_kept_400_days(store: Store) -> None:
+    made = {"tenant_id": store.tenant_id, "principal": "key_x", "role": "admin", "action": "key.create"}
+    for name, age in (("audit_1_old", "401 days"), ("audit_2_new", "399 days")):
+        store.run(insert(audit).values(id=name, at=ago(age), **made))
+    clean(store)
+    assert [row.id for row in store.rows(audit)] == ["audit_2_new"]
+
+
+def test_keys_are_kept_400_days_after_their_end_and_as_long_as_their_budgets(store: Store) -> None:
+    long_ago, lately = ago("401 days"), ago("399 days")
+    ends: dict[str, dict[str, Any]] = {
+        "live": {"created_at": ago("999 days")},
+        "revoked": {"revoked_at": long_ago},
+        "revoked_lately": {"revoked_at": lately},
+        "expired": {"expires_at": long_ago, "revoked_at": lately},
+        "expired_lately": {"expires_at": lately},
+        "with_budget": {"revoked_at": long_ago},
+    }
+    for name, times in ends.items():
+        hashed = {"name": name, "role": "member", "secret_hash": name.encode()}
+        store.run(insert(api_key).values(id=name, tenant_id=store.tenant_id, **hashed, **times))
+    make_budget(store.database, store.tenant_id, "1", kind="key", key_id="with_budget")
+    clean(store)
+    kept_keys = {row.id for row in store.rows(api_key)}
+    assert kept_keys == {"live", "revoked_lately", "expired_lately", "with_budget"}
 
 
 def test_ended_orphans_are_kept_30_days_and_open_ones_for_ever(store: Store) -> None:
