@@ -15,6 +15,7 @@ from app.db.events.events import NewEvent
 from app.db.leases import statements, transitions
 from app.db.leases.spend_caps import CAP_CHANGES
 from app.db.tenancy import budgets, commitments, quotas
+from app.domain.event_parts import rfc3339
 from app.domain.events import LeaseExtended, LeaseUpdated
 from app.domain.ids import LeaseId
 from app.domain.lease_actions import Extension, LaterExpiry, Refusal, extension_refusal, prolonging_refusal
@@ -170,11 +171,9 @@ def _check_cap(row: Any, cap: Decimal | None) -> None:
 
 def check_prolonging(row: Any, *, longer: bool = True) -> None:
     """Raises LeaseEnding, and TenantSuspended for a change that gives a lease more time. `row`: of statements.LOCK."""
-    match prolonging_refusal(Desired(row.desired), tenant_active=not longer or row.tenant_status == "active"):
-        case Refusal.LEASE_ENDING:
-            raise LeaseEnding
-        case Refusal.TENANT_SUSPENDED:
-            raise TenantSuspended
+    refusal = prolonging_refusal(Desired(row.desired), tenant_active=not longer or row.tenant_status == "active")
+    if refusal is not None:
+        raise LeaseEnding if refusal is Refusal.LEASE_ENDING else TenantSuspended
 
 
 async def _locked(connection: AsyncConnection, principal: Principal, lease_id: str, if_match: IfMatch) -> Any:
@@ -271,17 +270,17 @@ def check_extension(row: Any, later: LaterExpiry, until: datetime) -> None:
             raise TenantSuspended
         case Refusal.NOT_LATER:
             field = FieldError("#/body/" + later.field, "must be later than the present expiry")
-            raise NotLater(f"The lease already lasts until {_rfc3339(row.expires_at)}.", errors=[field])
+            raise NotLater(f"The lease already lasts until {rfc3339(row.expires_at)}.", errors=[field])
         case Refusal.NOT_EXTENDABLE:
             raise NotExtendable(
-                f"The cloud deletes this VM after {_rfc3339(row.expires_at)}, and nobody can move that time while the VM "
+                f"The cloud deletes this VM after {rfc3339(row.expires_at)}, and nobody can move that time while the VM "
                 f"runs: the account {row.account} is configured with `extendable = false`.",
             )
         case Refusal.TERM_EXCEEDED:
             why = ": the reservation in which its VM runs ends then" if reserved else ""
-            detail = f"The lease may last until {_rfc3339(latest)} at the latest{why}."
-            field = FieldError("#/body/" + later.field, f"ends the lease after {_rfc3339(latest)}")
-            raise TermExceeded(detail, errors=[field], extra={"latest_expires_at": _rfc3339(latest)})
+            detail = f"The lease may last until {rfc3339(latest)} at the latest{why}."
+            field = FieldError("#/body/" + later.field, f"ends the lease after {rfc3339(latest)}")
+            raise TermExceeded(detail, errors=[field], extra={"latest_expires_at": rfc3339(latest)})
 
 
 def _updated(changed: dict[str, Any]) -> LeaseUpdated:
@@ -301,7 +300,3 @@ def released_by(principal: Principal) -> Reason:
     if principal.is_operator:
         return Reason(ReasonCode.RELEASED_BY_OPERATOR, "an operator asked for the release", Origin.OPERATOR)
     return Reason(ReasonCode.RELEASED_BY_USER, "a user of the tenant asked for the release", Origin.USER)
-
-
-def _rfc3339(when: datetime) -> str:
-    return when.isoformat().replace("+00:00", "Z")
