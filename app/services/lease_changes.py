@@ -61,8 +61,7 @@ class LeaseChanges:
         """`changes`: any of name, labels, `max_cost`, expiry_warnings; a row of leases.READ. Name and labels change in every state.
 
         Raises ResourceNotFound, VersionConflict, NameTaken, and BudgetExceeded when a budget that then counts the lease
-        has no room; for `max_cost` LeaseEnding, TenantSuspended, NotExtendable, InvalidRequest,
-        KeyHasBudget.
+        has no room; for `max_cost` also what `_check_cap` raises, and KeyHasBudget.
         """
         if _COMMITTED & changes.keys():
             await self._admission.begin_periods(principal, lease_id)
@@ -157,7 +156,7 @@ def _audited(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def _check_cap(row: Any, cap: Decimal | None) -> None:
-    """Raises an error unless the spend cap of a lease can become `cap`. `row`: of statements.LOCK."""
+    """Raises LeaseEnding, TenantSuspended, InvalidRequest or NotExtendable unless the spend cap can become `cap`."""
     check_prolonging(row, longer=_raises_cap(row, cap))
     if cap is not None and cap < row.accrued:
         detail = f"must be at least {format_money(row.accrued)}, which the lease has cost already"
@@ -285,12 +284,11 @@ def check_extension(row: Any, later: LaterExpiry, until: datetime) -> None:
 
 def _updated(changed: dict[str, Any]) -> LeaseUpdated:
     cap = changed.get("max_cost")
-    max_cost = None if cap is None else format_money(cap)
     warnings = changed.get("expiry_warnings")
     return LeaseUpdated(
         name=changed.get("name"),
         labels=changed.get("labels"),
-        max_cost=max_cost,
+        max_cost=None if cap is None else format_money(cap),
         expiry_warnings_seconds=None if warnings is None else tuple(warnings),
     )
 

@@ -35,7 +35,7 @@ async def trail(caller: Caller) -> list[dict[str, Any]]:
 
 async def test_every_change_leaves_an_entry_with_before_and_after(operator: Caller, alice: Caller) -> None:
     path = f"/v1/tenants/{alice.tenant_id}"
-    await operator.patch(path, json={"max_ttl_seconds": 600}, headers={"X-Request-Id": "trace-0003"})
+    first = await operator.patch(path, json={"max_ttl_seconds": 600})
     await operator.put(f"{path}/quotas", json={"limits": [{"resource": "gpus", "limit": 2}]})
     made = (await alice.post(f"{path}/keys", json={"name": "ci", "role": "viewer"})).json()
     await alice.post(f"/v1/keys/{made['id']}/rotate", json={})
@@ -53,7 +53,7 @@ async def test_every_change_leaves_an_entry_with_before_and_after(operator: Call
     assert (changed["target"], changed["address"], changed["request_id"]) == (
         alice.tenant_id,
         "192.0.2.7",
-        "trace-0003",
+        first.headers["x-request-id"],
     )
     assert entries[3]["before"]["gpus"] == 8
     assert entries[0]["principal"] == (await alice.get("/v1/me")).json()["key_id"]

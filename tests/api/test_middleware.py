@@ -7,12 +7,17 @@ from tests.api.conftest import Caller
 from tests.lines import written_by
 
 
-async def test_a_sane_request_id_is_taken_over_and_any_other_replaced(anonymous: Caller) -> None:
-    kept = await anonymous.get("/livez", headers={"X-Request-Id": "trace-0001"})
-    assert kept.headers["x-request-id"] == "trace-0001"
-    for bad in ("short", "x" * 129, "new line?", "<script>"):
-        made = await anonymous.get("/livez", headers={"X-Request-Id": bad})
+async def test_every_request_has_an_id_of_ours_whatever_the_caller_sends(alice: Caller) -> None:
+    """A tenant could otherwise write log lines, events and audit entries under the id of another one's request."""
+    ours = (await alice.get("/v1/me")).headers["x-request-id"]
+    sent = {"trace-0001": "trace-0001", ours: ours, "short": None, "x" * 129: None, "new line?": None, "<script>": None}
+    for text, logged in sent.items():
+        with written_by(_log=middleware) as lines:
+            made = await alice.get("/v1/me", headers={"X-Request-Id": text})
+            [line] = lines.new()
         assert made.headers["x-request-id"].startswith("req_")
+        assert made.headers["x-request-id"] not in (text, ours)
+        assert (line["request_id"], line["caller_request_id"]) == (made.headers["x-request-id"], logged)
 
 
 @pytest.mark.parametrize("path", ["/livez", "/v1/me", "/nothing", "/v1/tenants"])
@@ -35,9 +40,9 @@ async def test_requests_are_counted_by_template_and_status(operator: Caller) -> 
 
 async def test_a_log_line_names_the_caller_and_holds_no_secret(alice: Caller) -> None:
     with written_by(_log=middleware) as lines:
-        await alice.get("/v1/me?token=hunter2", headers={"X-Request-Id": "trace-0002"})
+        answer = await alice.get("/v1/me?token=hunter2")
         [line] = lines.new()
-    assert (line["request_id"], line["tenant_id"]) == ("trace-0002", alice.tenant_id)
+    assert (line["request_id"], line["tenant_id"]) == (answer.headers["x-request-id"], alice.tenant_id)
     assert line["address"] == "192.0.2.7"
     assert "hunter2" not in str(line)
     assert alice.key not in str(line)

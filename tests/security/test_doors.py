@@ -5,6 +5,7 @@ import psycopg
 import pytest
 from fastapi import FastAPI
 
+from app.api.http import middleware
 from app.domain.ids import KeyId
 from app.prerequisites import make_deadman_key
 from app.services import key_format
@@ -60,13 +61,14 @@ async def call(caller: Caller, one: Operation, **headers: str) -> httpx.Response
 
 
 async def test_every_wrong_key_gets_one_answer_on_every_route(
-    anonymous: Caller, wrong_keys: dict[str, str | None]
+    anonymous: Caller, wrong_keys: dict[str, str | None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(middleware, "new_id", lambda _: "req_probe")
     for one in SECURED:
         answers = {}
         for name, authorization in wrong_keys.items():
             given = {} if authorization is None else {"Authorization": authorization}
-            answer = await call(anonymous, one, **given, **{"X-Request-Id": "probe-0001"})
+            answer = await call(anonymous, one, **given)
             assert answer.status_code == 401, (one.id, name)
             assert answer.headers["www-authenticate"] == "Bearer"
             answers[name] = (answer.content, sorted(answer.headers.items()))

@@ -13,6 +13,7 @@ import pytest
 from fastapi import FastAPI
 
 from app import bootstrap
+from app.api.http import middleware
 from app.db.core.engine import ApiDatabase
 from tests.api.conftest import Caller, MakeSettings, new_tenant, serving
 from tests.api.fleet import Fleet
@@ -95,8 +96,7 @@ class Attack:
 
     async def ask(self, role: str, one: Operation, ids: dict[str, str], **more: Any) -> tuple[int, Any, bytes]:
         """Status, headers and body; the ids in it are replaced by their names, and nothing else."""
-        headers = {"X-Request-Id": "probe-0001", **more.pop("headers", {})}
-        answer = await self.callers[role].request(one.method, one.url(ids), json=one.body, headers=headers, **more)
+        answer = await self.callers[role].request(one.method, one.url(ids), json=one.body, **more)
         body = answer.content
         kept = {name: value for name, value in answer.headers.items() if name not in CHANGING_BY_ITSELF}
         for name, value in ids.items():
@@ -112,7 +112,8 @@ class Attack:
 async def attacked(
     wall: str, make_settings: MakeSettings, monkeypatch: pytest.MonkeyPatch, postgres_server: str, database_url: str
 ) -> AsyncIterator[FastAPI]:
-    """The application that is asked by strangers, with one of its walls down."""
+    """The application that is asked by strangers, with one of its walls down. All requests have one id."""
+    monkeypatch.setattr(middleware, "new_id", lambda _: "req_probe")
     settings = make_settings(rate_limit=UNLIMITED, write_rate_limit=UNLIMITED, login_rate_limit=UNLIMITED)
     if wall == FILTER:
         with role_past_row_level_security(postgres_server, database_url) as role:
@@ -277,7 +278,7 @@ async def nobody_acts_for_another_tenant(attack: Attack) -> None:
         answers = []
         for tenant_id in (attack.victim.ids["tenant_id"], UNKNOWN["tenant_id"]):
             asked = {**wish, "tenant_id": tenant_id}
-            refused = await attack.callers["admin"].post(path, json=asked, headers={"X-Request-Id": "probe-0001"})
+            refused = await attack.callers["admin"].post(path, json=asked)
             assert (refused.status_code, refused.json()["errors"][0]["pointer"]) == (422, "#/body/tenant_id")
             answers.append(refused.content)
         assert answers[0] == answers[1]
@@ -288,7 +289,7 @@ async def nobody_names_anothers_ssh_key(attack: Attack) -> None:
         answers = []
         for reference in (SSH_KEY_NAME, attack.victim.ids["ssh_key_id"], UNKNOWN["ssh_key_id"]):
             asked = {**LEASE, "ssh_keys": [reference]}
-            refused = await attack.callers["admin"].post(path, json=asked, headers={"X-Request-Id": "probe-0001"})
+            refused = await attack.callers["admin"].post(path, json=asked)
             assert refused.status_code == 422
             answers.append(refused.content)
         assert len(set(answers)) == 1
@@ -303,9 +304,7 @@ async def nobody_sets_a_budget_for_another(attack: Attack) -> None:
         answers = []
         for named in (known, unknown):
             asked = {**BUDGET, "scope": {"kind": kind, member: named}}
-            refused = await attack.callers["admin"].post(
-                "/v1/budgets", json=asked, headers={"X-Request-Id": "probe-0001"}
-            )
+            refused = await attack.callers["admin"].post("/v1/budgets", json=asked)
             assert (refused.status_code, refused.json()["errors"][0]["pointer"]) == (422, f"#/body/scope/{member}")
             answers.append(refused.content)
         assert answers[0] == answers[1]
@@ -314,8 +313,7 @@ async def nobody_sets_a_budget_for_another(attack: Attack) -> None:
 async def nobody_creates_from_anothers_quote(attack: Attack) -> None:
     answers = []
     for quote_id in (attack.victim.ids["quote_id"], UNKNOWN["quote_id"]):
-        headers = {"X-Request-Id": "probe-0001"}
-        refused = await attack.callers["admin"].post("/v1/leases", json={"quote_id": quote_id}, headers=headers)
+        refused = await attack.callers["admin"].post("/v1/leases", json={"quote_id": quote_id})
         assert refused.status_code == 404
         answers.append(refused.content)
     assert answers[0] == answers[1]

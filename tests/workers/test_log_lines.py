@@ -16,8 +16,6 @@ from tests.workers.fleet import Fleet
 from workers.lifecycle import reconciler
 from workers.lifecycle.steps.context import StepContext
 
-ASKED, ENDED = "request-that-asked", "request-that-ended"
-
 
 @pytest.fixture
 def lines(fleet: Fleet) -> Iterator[Lines]:
@@ -36,23 +34,28 @@ async def test_a_lease_is_followed_through_api_and_worker(
     async with serving(load_settings(database_url=database_url, broker_url=broker_url)) as app:
         tenant = await new_tenant(Caller(app, ensure_operator_key(database_url, None)), "alice", gpus=8)
         new = {"instance_types": ["g5.xlarge"], "ttl_seconds": 3600}
-        made = await tenant.post("/v1/leases", json=new, headers={"X-Request-Id": ASKED})
+        made = await tenant.post("/v1/leases", json=new)
         assert made.status_code == 201, made.text
         lease_id = LeaseId(made.json()["id"])
         fleet.drive_to(lease_id, "active")
         attempt_id = fleet.attempts(lease_id)[0].id
         first = lines.new()
-        await tenant.delete(f"/v1/leases/{lease_id}", headers={"X-Request-Id": ENDED})
+        ended_by = await tenant.delete(f"/v1/leases/{lease_id}")
         fleet.drive_to(lease_id, "released")
         second = lines.new()
     about = {"lease_id": lease_id, "tenant_id": tenant.tenant_id}
-    assert [line["event"] for line in by(first, path="/v1/leases", request_id=ASKED, **about)] == ["request"]
-    assert {line["step"] for line in by(first, event="step", request_id=ASKED, **about)} >= {"Place", "Send", "Enter"}
-    assert by(first, step="Send", attempt_id=attempt_id, request_id=ASKED, **about)
-    assert len(by(second, event="request", request_id=ENDED, **about)) == 1
-    ended = by(second, event="step", request_id=ENDED, attempt_id=attempt_id, **about)
+    create_id, release_id = (answer.headers["x-request-id"] for answer in (made, ended_by))
+    assert [line["event"] for line in by(first, path="/v1/leases", request_id=create_id, **about)] == ["request"]
+    assert {line["step"] for line in by(first, event="step", request_id=create_id, **about)} >= {
+        "Place",
+        "Send",
+        "Enter",
+    }
+    assert by(first, step="Send", attempt_id=attempt_id, request_id=create_id, **about)
+    assert len(by(second, event="request", request_id=release_id, **about)) == 1
+    ended = by(second, event="step", request_id=release_id, attempt_id=attempt_id, **about)
     assert [line["step"] for line in ended][-1] == "Finish"
-    assert not by(second, request_id=ASKED)
+    assert not by(second, request_id=create_id)
 
 
 def test_a_failure_is_told_with_the_same_names_and_the_next_lease_is_not_confused_with_it(

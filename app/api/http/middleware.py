@@ -71,7 +71,7 @@ class RequestMiddleware:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        scope[REQUEST_ID] = _request_id(scope)
+        scope[REQUEST_ID] = new_id("req")
         if self._trusted_proxies:
             scope["client"] = _client(scope, self._trusted_proxies)
         exchange = _Exchange(scope, send)
@@ -123,6 +123,7 @@ class RequestMiddleware:
             ms=round(seconds * 1000, 2),
             key_id=principal and principal.key_id,
             address=client and client[0],
+            caller_request_id=_callers_id(scope),
         )
 
 
@@ -136,6 +137,7 @@ def _describe(span: Span, scope: Scope, exchange: "_Exchange") -> None:
         http__route=route,
         http__response__status_code=exchange.status,
         gpulease__tenant_id=principal and principal.tenant_id,
+        gpulease__caller_request_id=_callers_id(scope),
     )
 
 
@@ -178,12 +180,12 @@ class _Exchange:
         return headers
 
 
-def _request_id(scope: Scope) -> str:
-    """The caller's X-Request-Id when it looks like one, else a new one."""
+def _callers_id(scope: Scope) -> str | None:
+    """The caller's X-Request-Id when it looks like one. Anybody may send any: it stands beside our id, never for it."""
     for name, value in scope["headers"]:
         if name == b"x-request-id" and _SANE_ID.fullmatch(value):
             return str(value, "ascii")
-    return new_id("req")
+    return None
 
 
 def _client(scope: Scope, trusted: Sequence[Network]) -> tuple[str, int] | None:

@@ -19,7 +19,7 @@ _DEFAULT = "Successful Response"
 
 _HEADERS: dict[str, tuple[str, str]] = {
     "X-Request-Id": (
-        "The id of this request: the caller's `X-Request-Id` if it was valid, else a new one.",
+        "The id of this request in logs, events and the audit trail. The caller's `X-Request-Id` is logged beside it.",
         "req_01jz0000000000000000000000",
     ),
     "RateLimit": (
