@@ -219,6 +219,13 @@ def idle_leases_go_on(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(lifecycle, "_idle", lambda *_: None)
 
 
+def the_tenant_is_asked_at_admission_alone(patch: pytest.MonkeyPatch) -> None:
+    """A suspended tenant's leases get another VM."""
+    patch.setattr(lifecycle, "_leads_to_vm", lambda *_: False)
+    patch.setattr(attempts, "MAY_SEND", attempts.MAY_SEND[:-1])
+    patch.setattr(attempts, "_SEND", attempts._send())
+
+
 def a_statement_always_fails(patch: pytest.MonkeyPatch) -> None:
     """PostgreSQL refuses what a job asks: that is no outage."""
     patch.setattr(rollup, "MAINTAIN_PARTITIONS", text("SELECT maintain_gpu_partitions(CAST(:keep_days AS text))"))
@@ -262,6 +269,7 @@ BROKEN: tuple[tuple[Break, int, dict[str, float]], ...] = (
     (failing_proofs_pass, 2, {"restored": 0.0}),
     (a_required_proof_may_be_missing, 201, {**_LASTING, **_UNDISTURBED, "restored": 0.0}),
     (missing_samples_are_idle, 2, {**_LASTING, **_UNDISTURBED, "database_away": 0.0, "restored": 0.0}),
+    (the_tenant_is_asked_at_admission_alone, 1, {"suspended": 1.0, "restored": 0.0}),
     (a_statement_always_fails, 1, {}),
     (idle_leases_go_on, 2, {**_LASTING, **_UNDISTURBED, "database_away": 0.0, "restored": 0.0}),
 )

@@ -33,6 +33,7 @@ from app.services.principal import Principal, Role
 from tests.simulation.budget_people import BudgetPeople
 from tests.simulation.processes import Grounds
 from tests.simulation.services import attempt, context, principal
+from tests.simulation.suspension import Suspension
 
 _TENANTS = 2
 _MOST_TRIES = 6
@@ -78,6 +79,7 @@ class People:
         for tenant_id in self.tenants:
             self._make_tenant(tenant_id)
         self.budgets = BudgetPeople(grounds, seed, self.tenants, seconds)
+        self.suspension = Suspension(grounds, seed, self.tenants, seconds)
         for _ in range(self._random.randint(3, 8)):
             count = self._random.randint(2, _MOST_AT_ONCE) if self._random.random() < grounds.weather.bursts else 1
             grounds.scheduler.at(self._random.uniform(10, seconds * 0.8), partial(self.create, count))

@@ -58,6 +58,8 @@ class Weather:
     budgets: float = 0.5
     groups: float = 0.4
     bursts: float = 0.2
+    # the share of seeds in which a tenant is suspended for a while
+    suspended: float = 0.3
     # landings so late that nobody can still wait for them
     beyond: float = 0.0
 

@@ -180,6 +180,8 @@ class World:
         actor = self.scheduler.current
         if actor is not None and actor.name.startswith(GROUPS):
             self._group_promises.check_steps()
+        if actor is not None and actor.name.startswith(LEASES):
+            self._people.suspension.check()
         if actor is not None and actor.name.startswith(JOBS):
             self._people.budgets.check_ended(restored=self._restore.happened)
 
@@ -260,6 +262,7 @@ class World:
             cloud.empty_zones.clear()
             cloud.room.clear()
         self._people.let_launch()
+        self._people.suspension.lift()
         self._people.end_most(within=200.0)
         self._groups.end_most(within=200.0)
 
