@@ -12,6 +12,7 @@ const MEANING = {
   provisioning: ["provisioning", "The VM did not start in time. gpulease tries the next candidate."],
   booting: ["booting", "The VM runs but does not become ready. gpulease ends it; check its console output."],
   deadline: ["releasing", "The lease was extended, but the VM's tag still has the old deadline. The dead-man switch would end the VM too early."],
+  samples: ["queued", "Hours of GPU samples could not be summed up and were left out. The lease itself runs on."],
 };
 
 export function Stuck() {

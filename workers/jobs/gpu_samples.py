@@ -1,17 +1,18 @@
 """Samples of GPUs: their partitions, and the sums of hours that are over.
 
 An hour is summed up when no sample of it can arrive any more. After down time the job catches up, a few hundred leases
-in each transaction.
+in each transaction. A lease whose samples cannot be summed up is left out of that hour, and delays no other lease.
 """
 
 from datetime import datetime, timedelta
 
 import structlog
-from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import DBAPIError, OperationalError
 
 from app.db.gpus import rollup
 from app.domain.gpu_samples import OLDEST
 from app.domain.usage import UsageStep
+from workers.database import is_outage
 from workers.runtime import Runtime
 
 log = structlog.get_logger(__name__)
@@ -58,14 +59,41 @@ def _next_hour(runtime: Runtime) -> int | None:
         runtime.database.run(rollup.move(since))
         return None
     since = max(since, over - timedelta(days=runtime.settings.raw_sample_days))
-    leases = [row.lease_id for row in runtime.database.all(rollup.reporting(since))]
+    rows = runtime.database.all(rollup.reporting(since))
+    sound = [row.lease_id for row in rows if not row.has_failed]
+    batches = [sound[start : start + _BATCH] for start in range(0, len(sound), _BATCH)]
+    batches = [[row.lease_id] for row in rows if row.has_failed] + batches
     count = 0
-    for start in range(0, len(leases), _BATCH):
+    while batches:
         if runtime.stopping.is_set():
             return None
-        count += runtime.database.run(rollup.close(leases[start : start + _BATCH], since, since + _HOUR))
-    runtime.database.run(rollup.move(since + _HOUR if leases else over))
+        leases = batches.pop()
+        try:
+            count += _close(runtime, leases, since)
+        except DBAPIError as error:
+            if is_outage(error):
+                raise
+            if len(leases) == 1:
+                _leave_out(runtime, leases[0], since, error)
+            else:
+                half = len(leases) // 2
+                batches += [leases[:half], leases[half:]]
+    runtime.database.run(rollup.move(since + _HOUR if rows else over))
     return count
+
+
+def _close(runtime: Runtime, leases: list[str], since: datetime) -> int:
+    with runtime.database.begin() as connection:
+        connection.execute(rollup.SHORT)
+        return connection.execute(*rollup.close(leases, since, since + _HOUR)).rowcount
+
+
+def _leave_out(runtime: Runtime, lease_id: str, since: datetime, error: DBAPIError) -> None:
+    """`gpulease ops summary` lists the lease."""
+    message = str(error.orig).partition("\n")[0]
+    log.warning("samples not summed up", lease_id=lease_id, hour=since.isoformat(), error=message)
+    runtime.metrics.job_failed("gpu_samples", None, type(error).__name__)
+    runtime.database.run(rollup.leave_out(lease_id, since, message))
 
 
 def _first(runtime: Runtime, over: datetime) -> datetime:

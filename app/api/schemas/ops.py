@@ -155,6 +155,7 @@ class OrphanCount(View):
 class StuckKind(StrEnum):
     """What takes too long. `settling`: a create of unknown outcome. `deadline`: a deadline tag behind the expiry.
 
+    `samples`: hours whose GPU samples could not be summed up; the lease itself runs on.
     The list may grow.
     """
 
@@ -163,6 +164,7 @@ class StuckKind(StrEnum):
     PROVISIONING = "provisioning"
     BOOTING = "booting"
     DEADLINE = "deadline"
+    SAMPLES = "samples"
 
 
 class StuckLease(View):

@@ -16,7 +16,20 @@ MAINTAIN_PARTITIONS = text("SELECT maintain_gpu_partitions(:keep_days)")
 FIRST = text("SELECT min(at) FROM gpu_sample")
 """Asked once in the life of an installation."""
 
-_REPORTING = text("SELECT lease_id FROM gpu_latest WHERE sampled_at >= :since ORDER BY lease_id")
+SHORT = text("SET LOCAL statement_timeout = '10s'")
+"""First statement of each transaction that sums up."""
+
+_REPORTING = text(
+    "SELECT lease_id, not_summed IS NOT NULL AS has_failed FROM gpu_latest WHERE sampled_at >= :since ORDER BY lease_id"
+)
+_LEAVE_OUT = text(
+    """
+    UPDATE gpu_latest SET not_summed = jsonb_build_object(
+        'hours', coalesce(CAST(not_summed ->> 'hours' AS integer), 0) + 1,
+        'since', coalesce(CAST(not_summed ->> 'since' AS timestamptz), :since), 'error', CAST(:error AS text))
+    WHERE lease_id = :lease_id
+    """
+)
 _MOVE = text(
     "UPDATE usage_progress SET samples_rolled_until = :until WHERE samples_rolled_until IS NULL OR samples_rolled_until < :until"
 )
@@ -81,7 +94,7 @@ _CLOSE = text(
 
 
 def reporting(since: datetime) -> Bound[TextClause]:
-    """The ids of leases whose newest sample is not older than `since`."""
+    """(lease_id, has_failed) of leases whose newest sample is not older than `since`. `has_failed`: an earlier hour has."""
     return Bound(_REPORTING, {"since": since})
 
 
@@ -91,6 +104,11 @@ def close(leases: list[str], since: datetime, until: datetime) -> Bound[TextClau
     Samples of an hour that is over never change, so a repeat stores nothing.
     """
     return Bound(_CLOSE, {"leases": leases, "since": since, "until": until})
+
+
+def leave_out(lease_id: str, since: datetime, error: str) -> Bound[TextClause]:
+    """The samples of a lease in the hour from `since` cannot be summed up."""
+    return Bound(_LEAVE_OUT, {"lease_id": lease_id, "since": since, "error": error})
 
 
 def move(until: datetime) -> Bound[TextClause]:

@@ -32,7 +32,17 @@ from app.db.core.reads import Query
 from app.db.core.statements import AnySelect
 from app.db.leases.billing import ends_at
 from app.db.operations import cluster
-from app.db.schema.tables import account, account_check, account_region, attempt, installation, lease, offering, orphan
+from app.db.schema.tables import (
+    account,
+    account_check,
+    account_region,
+    attempt,
+    gpu_latest,
+    installation,
+    lease,
+    offering,
+    orphan,
+)
 from app.domain.leases import LIVE_ATTEMPT, TERMINAL, AttemptState, LeaseState, VmState
 from app.domain.lifecycle import LARGE_GPU_COUNT
 
@@ -63,15 +73,15 @@ class StuckAfter:
 
 
 def stuck(after: StuckAfter, *, limit: int) -> AnySelect:
-    """Leases that stay in a state for longer than these seconds, and leases with a settling attempt."""
-    each = stuck_rows(after)
+    """Leases that stay in a state for longer than these seconds, with a settling attempt, or whose samples are not summed up."""
+    each = _with_samples(after)
     return select(each).order_by(each.c.since).limit(limit)
 
 
 @cache
 def stuck_counts(after: StuckAfter) -> AnySelect:
     """The number of stuck leases of each kind: (kind, leases). Always the same object, so that it is compiled once."""
-    each = stuck_rows(after)
+    each = _with_samples(after)
     return select(each.c.kind, func.count().label("leases")).group_by(each.c.kind)
 
 
@@ -97,6 +107,20 @@ def stuck_rows(after: StuckAfter) -> Subquery:
         older("booting", lease.c.running_at, after.boot_large, booting, large),
         older("deadline", lease.c.updated_at, _DEADLINE_LAG, *_DEADLINE_BEHIND),
     ).subquery("stuck")
+
+
+def _with_samples(after: StuckAfter) -> Subquery:
+    """Stuck leases, and those whose samples the job could not sum up: the operator's concern, not the tenant's."""
+    each = stuck_rows(after)
+    error = gpu_latest.c.not_summed["error"].astext
+    since = cast(gpu_latest.c.not_summed["since"].astext, Time)
+    where = (lease.c.id, lease.c.tenant_id, lease.c.state, lease.c.account, lease.c.region)
+    samples = (
+        select(literal("samples").label("kind"), *where, error.label("reason"), since.label("since"))
+        .select_from(gpu_latest.join(lease, lease.c.id == gpu_latest.c.lease_id))
+        .where(gpu_latest.c.not_summed.is_not(None))
+    )
+    return union_all(select(each), samples).subquery("stuck_or_not_summed")
 
 
 # --- orphans ----------------------------------------------------------------------------------------------

@@ -3,12 +3,16 @@
 from datetime import timedelta
 from typing import Any
 
-from sqlalchemy import insert, select, text, update
+import pytest
+from sqlalchemy import Connection, insert, select, text, update
 
 from app.db.leases import idleness
 from app.db.schema.tables import event, gpu_latest, gpu_sample, lease
+from app.domain.idleness import Idleness
 from app.domain.ids import LeaseId
 from tests.workers.fleet import ACCOUNT, REGION, Fleet
+from workers.idleness import evidence_of
+from workers.jobs import idle_notices
 from workers.jobs.notices import tell
 
 RULE = {"after_seconds": 900, "action": "end"}
@@ -69,3 +73,19 @@ def test_a_vm_whose_agent_died_is_never_ended_for_idleness(fleet: Fleet) -> None
     fleet.drive(lambda: fleet.lease(lease_id).next_due > fleet.lease(lease_id).created_at + timedelta(minutes=10))
     assert fleet.lease(lease_id).state == "active"
     assert events(fleet, lease_id) == []
+
+
+def test_a_lease_whose_evidence_cannot_be_read_keeps_no_other_from_its_notice(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bad, good = (idle(fleet, {**RULE, "action": "notify"}) for _ in range(2))
+
+    def refused(connection: Connection, lease_id: LeaseId, run: Idleness) -> dict[str, Any]:
+        if lease_id == bad:
+            connection.execute(text("SELECT 40000::smallint"))
+        return evidence_of(connection, lease_id, run)
+
+    monkeypatch.setattr(idle_notices, "evidence_of", refused)
+    assert round_of_notices(fleet) == 1
+    assert [row.type for row in events(fleet, good)] == ["lease.idle"]
+    assert events(fleet, bad) == []

@@ -1,0 +1,135 @@
+"""The largest traffic of agents that is accepted, and samples that cannot be summed up: other leases have their sums in time."""
+
+import time
+from datetime import UTC, datetime, timedelta
+from threading import Event
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from app.db.operations.purge import STATEMENTS
+from app.domain.gpu_samples import LEAST_STEP
+from tests.api.conftest import Caller
+from tests.api.fleet import Fleet
+from tests.api.test_gpu_metrics import ADD, UUIDS, leased
+from workers.database import WorkerDatabase
+from workers.jobs.gpu_samples import roll_up_samples
+from workers.runtime import Runtime
+
+GPUS, PERIOD = 16, 60
+"""The most GPUs of an offering, and the sample period in seconds."""
+LEASES = 300
+"""Of one tenant: more than one statement sums up."""
+JOB_SECONDS, READ_SECONDS = 30.0, 2.0
+LARGEST = f"""
+    INSERT INTO gpu_sample (lease_id, tenant_id, at, idle, gpu_percent, memory_percent, power_w, temperature_c, sm_clock_mhz,
+        cpu_percent, host_memory_percent, disk_percent, uuids, gpu_values)
+    SELECT l, 'tenant_large', at, false, 50, 50, 50, 50, 50, 50, 50, 50,
+        (SELECT array_agg(rpad('GPU-' || n || extract(hour FROM at) || (extract(minute FROM at) >= 30), 100, 'x'))
+         FROM generate_series(1, {GPUS}) n),
+        array_fill(50::smallint, ARRAY[4, {GPUS}])
+    FROM unnest(%s::text[]) l,
+        generate_series(%s::timestamptz, %s::timestamptz - interval '1 ms', %s * interval '1 second') at
+"""
+"""Two sets of GPUs with the longest names in each hour."""
+LATEST = """
+    INSERT INTO gpu_latest (lease_id, tenant_id, attempt_id, sampled_at, received_at)
+    SELECT DISTINCT lease_id, tenant_id, 'attempt', now(), now() FROM gpu_sample
+"""
+
+
+class Job:
+    """The job of a worker, and what it counts as failed."""
+
+    def __init__(self, database_url: str) -> None:
+        self.failed: list[str] = []
+        self.database = WorkerDatabase(database_url, pool_size=1)
+        metrics = SimpleNamespace(job_failed=lambda kind, _account, _error: self.failed.append(kind))
+        settings = SimpleNamespace(raw_sample_days=7)
+        made = SimpleNamespace(database=self.database, stopping=Event(), settings=settings, metrics=metrics)
+        self.runtime = cast(Runtime, made)
+
+    def run(self) -> int:
+        return roll_up_samples(self.runtime, "", "")
+
+
+@pytest.fixture
+def fleet(database_url: str) -> Fleet:
+    made = Fleet(database_url)
+    made.catalogue()
+    return made
+
+
+@pytest.fixture
+def job(database_url: str) -> Any:
+    made = Job(database_url)
+    yield made
+    made.database.close()
+
+
+def last_hour() -> tuple[datetime, datetime]:
+    end = (datetime.now(UTC) - timedelta(minutes=16)).replace(minute=0, second=0, microsecond=0)  # noqa: TID251
+    return end - timedelta(hours=1), end
+
+
+def fill(
+    fleet: Fleet, leases: list[str], since: datetime, until: datetime, *, step: float = LEAST_STEP * PERIOD
+) -> None:
+    fleet.run(LARGEST, leases, since, until, step)
+
+
+async def test_the_largest_traffic_is_summed_up_in_time_and_changes_no_other_sums(
+    fleet: Fleet, alice: Caller, job: Job
+) -> None:
+    lease_id = await leased(fleet, alice)
+    since, until = last_hour()
+    fleet.run(ADD, UUIDS, since, until, lease_id)
+    fill(fleet, [f"lease_{n:04}" for n in range(LEASES)], since, until)
+    fleet.run(LATEST)
+    started = time.monotonic()
+    assert job.run() == LEASES + 1
+    assert time.monotonic() - started < JOB_SECONDS
+    assert job.failed == []
+    (own,) = fleet.run("SELECT * FROM gpu_rollup WHERE lease_id = %s", lease_id)
+    assert (own["samples"], own["gpu_percent"], own["gpu_values"]) == (60, 30, [[30, 40, 60, 300], [32, 40, 60, 300]])
+
+
+async def test_samples_that_cannot_be_summed_up_keep_no_other_lease_from_its_sums(
+    fleet: Fleet, alice: Caller, operator: Caller, job: Job
+) -> None:
+    """As stored by an error of ours: 36,000 in an hour, more than its sum can count."""
+    bad, good = await leased(fleet, alice), await leased(fleet, alice)
+    since, until = last_hour()
+    before = since - timedelta(hours=1)
+    for one in (bad, good):
+        fleet.run(ADD, UUIDS, before, until, one)
+    fleet.run("DELETE FROM gpu_sample WHERE lease_id = %s AND at >= %s", bad, since)
+    values = "SELECT lease_id, tenant_id, t, idle, uuids, gpu_values FROM gpu_sample s, generate_series(%s::timestamptz, %s, "
+    fleet.run(
+        "INSERT INTO gpu_sample (lease_id, tenant_id, at, idle, uuids, gpu_values) "
+        f"{values} interval '0.1 s') t WHERE s.lease_id = %s AND s.at = %s",
+        since,
+        until - timedelta(seconds=1),
+        bad,
+        before,
+    )
+    fill(fleet, [f"lease_{n:04}" for n in range(6)], before, until, step=600)
+    fleet.run(LATEST)
+    assert job.run() == 8 + 7
+    assert job.failed == ["gpu_samples"]
+    assert next(iter(fleet.run("SELECT samples_rolled_until AS until FROM usage_progress")))["until"] == until
+    sums = fleet.run("SELECT lease_id, starts_at FROM gpu_rollup WHERE lease_id = ANY (%s)", [bad, good])
+    assert sorted((row["lease_id"], row["starts_at"]) for row in sums) == sorted(
+        [(bad, before), (good, before), (good, since)]
+    )
+    (stuck,) = (await operator.get("/v1/ops/summary")).json()["stuck"]
+    assert (stuck["kind"], stuck["lease_id"], stuck["since"]) == ("samples", bad, f"{since:%Y-%m-%dT%H:%M:%SZ}")
+    assert "smallint" in stuck["reason"]
+    assert "samples" not in (await alice.get("/v1/me")).text
+    fleet.run("UPDATE gpu_latest SET sampled_at = %s", since)
+    with job.database.begin() as connection:
+        for statement in STATEMENTS:
+            connection.execute(statement)
+    left = {row["lease_id"] for row in fleet.run("SELECT lease_id FROM gpu_latest")}
+    assert left == {bad, good}, "the rows of leases that are no more were purged"
