@@ -73,7 +73,7 @@ def parse_benchmark(value: Any, name: str = "benchmark") -> Benchmark:
         driver_version=report.text("driver_version", _LONGEST_TEXT),
         libraries=_libraries(report.mapping("libraries") or {}, f"{name}.libraries"),
         gpus=gpus,
-        allreduce_gbps=report.number("allreduce_gbps", 0, _MOST_GBPS),
+        allreduce_gbps=report.measured("allreduce_gbps", 0, _MOST_GBPS),
         seconds=report.number("seconds", 0, _MOST_SECONDS),
     )
 
@@ -95,10 +95,10 @@ def _gpu(report: Reader) -> MeasuredGpu:
     assert uuid is not None
     return MeasuredGpu(
         uuid=uuid,
-        bf16_tflops=report.number("bf16_tflops", 0, _MOST_TFLOPS),
-        fp16_tflops=report.number("fp16_tflops", 0, _MOST_TFLOPS),
-        fp32_tflops=report.number("fp32_tflops", 0, _MOST_TFLOPS),
-        memory_gbps=report.number("memory_gbps", 0, _MOST_GBPS),
-        host_to_device_gbps=report.number("host_to_device_gbps", 0, _MOST_GBPS),
-        device_to_host_gbps=report.number("device_to_host_gbps", 0, _MOST_GBPS),
+        bf16_tflops=report.measured("bf16_tflops", 0, _MOST_TFLOPS),
+        fp16_tflops=report.measured("fp16_tflops", 0, _MOST_TFLOPS),
+        fp32_tflops=report.measured("fp32_tflops", 0, _MOST_TFLOPS),
+        memory_gbps=report.measured("memory_gbps", 0, _MOST_GBPS),
+        host_to_device_gbps=report.measured("host_to_device_gbps", 0, _MOST_GBPS),
+        device_to_host_gbps=report.measured("device_to_host_gbps", 0, _MOST_GBPS),
     )

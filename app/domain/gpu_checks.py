@@ -6,11 +6,11 @@ old news: they degrade the health, and no VM is replaced for them.
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
-from app.domain.gpu_findings import FAILING, Finding, Severity
-from app.domain.gpu_reports import GpuState, Matmul, Proof, RecoveryAction, Xid
+from app.domain.gpu_findings import FAILING, Finding, HealthStatus, Severity, health_status
+from app.domain.gpu_reports import AgentError, GpuReport, GpuState, Matmul, Proof, RecoveryAction, Xid
 from app.domain.offerings import GpuVendor, Interconnect
 from app.domain.xids import UNKNOWN_XID, XIDS
 
@@ -64,21 +64,43 @@ class ExpectedGpus:
 
 def judge(proof: Proof, expected: ExpectedGpus) -> tuple[Finding, ...]:
     """What is wrong with the GPUs of a VM that has just booted, the worst first."""
-    if not proof.gpus:
-        return (_no_driver(expected),)
-    findings = [*_hardware(proof.gpus, expected), *_state(proof.gpus, expected)]
-    return worst_first([*findings, *judge_xids(proof.xids, proof.gpus, expected)])
+    findings = [*judge_errors(proof.errors), *judge_xids(proof.xids, proof.gpus, expected)]
+    listed, named = len(proof.gpus), proof.driver_gpus
+    if listed or named is not None:
+        visible = min(named, listed or named) if named is not None else listed
+        findings += [_missing(visible, expected)] if visible < expected.count else []
+    if not listed and not has_failed(findings):
+        findings.append(_no_driver(expected))
+    return worst_first([*findings, *_hardware(proof.gpus, expected), *_state(proof.gpus, expected)])
 
 
-def judge_health(gpus: Sequence[GpuState], xids: Sequence[Xid], expected: ExpectedGpus) -> tuple[Finding, ...] | None:
-    """What is wrong with the GPUs of an active lease, as its agent reports. None: unknown, since no GPU is reported.
+def judge_health(
+    report: GpuReport, expected: ExpectedGpus, before: Iterable[Finding] = ()
+) -> tuple[HealthStatus, tuple[Finding, ...]]:
+    """The health of an active lease's GPUs, as its agent reports, and what is wrong with them. `before`: the last findings.
 
-    A tenant may unload the driver, so a report without GPUs is no failure.
+    A tenant may unload the driver, so a report without GPUs alone is no failure: the health is unknown. What needs no
+    list of GPUs counts in any report. An Xid of which the driver said before that no reset is needed stays so while no
+    driver answers.
     """
+    gpus, named = report.gpus, report.driver_gpus
+    settled = {(one.code, one.message) for one in before if one.severity is Severity.DEGRADED}
+    xids = judge_xids(report.xids, gpus, expected)
     if not gpus:
-        return None
-    missing = [_missing(len(gpus), expected)] if len(gpus) < expected.count else []
-    return worst_first([*missing, *_state(gpus, expected), *judge_xids(xids, gpus, expected)])
+        xids = tuple(
+            replace(one, severity=Severity.DEGRADED)
+            if one.severity is Severity.REBOOT and (one.code, one.message) in settled
+            else one
+            for one in xids
+        )
+    if named is None and gpus:
+        named = len(gpus)
+    missing = [_missing(named, expected)] if named is not None and named < expected.count else []
+    findings = worst_first([*missing, *judge_errors(report.errors), *_state(gpus, expected), *xids])
+    status = health_status(findings)
+    if status is HealthStatus.HEALTHY and len(gpus) < expected.count:
+        status = HealthStatus.UNKNOWN
+    return status, findings
 
 
 def has_failed(findings: Iterable[Finding]) -> bool:
@@ -134,8 +156,6 @@ def _missing(count: int, expected: ExpectedGpus) -> Finding:
 
 
 def _hardware(gpus: Sequence[GpuState], expected: ExpectedGpus) -> Iterable[Finding]:
-    if len(gpus) < expected.count:
-        yield _missing(len(gpus), expected)
     for gpu in gpus:
         if gpu.uuid is not None and gpu.uuid in expected.known_bad:
             message = "this GPU failed a check before, and is remembered for 30 days"
@@ -167,6 +187,9 @@ def _words(name: str) -> list[str]:
 def _state(gpus: Sequence[GpuState], expected: ExpectedGpus) -> Iterable[Finding]:
     """Findings that the driver reports of single GPUs. A recovered ECC error alone is none."""
     for gpu in gpus:
+        if gpu.impossible:
+            message = f"values that cannot be true are left out: {', '.join(gpu.impossible)}"
+            yield Finding("impossible_values", Severity.SHOWN, gpu.uuid, message)
         action = gpu.recovery_action
         if action not in (None, RecoveryAction.NONE, RecoveryAction.UNKNOWN):
             message = f"the driver asks for {_ACTIONS[action]}"
@@ -208,6 +231,42 @@ def _links(gpus: Sequence[GpuState], expected: ExpectedGpus) -> Iterable[Finding
             yield Finding("nvlink_down", Severity.REBOOT, gpu.uuid, links)
         elif expected.interconnect is Interconnect.NVSWITCH and gpu.nvlinks_up < (gpu.nvlinks or 0):
             yield Finding("nvlink_down", Severity.DEGRADED, gpu.uuid, links)
+
+
+# --- errors -----------------------------------------------------------------------------------------------------
+
+
+def judge_errors(errors: Iterable[AgentError]) -> tuple[Finding, ...]:
+    """What follows from what the driver's libraries and programs could not do.
+
+    NVML and nvidia-smi have the same codes (https://docs.nvidia.com/deploy/nvml-api/group__nvmlDeviceEnumvs.html). A GPU
+    that the driver names and does not let the agent read cannot be used.
+    """
+    return tuple(dict.fromkeys(_error(one) for one in errors))
+
+
+_LOST, _NEEDS_RESET, _NO_FAILURE = frozenset({8, 15}), 16, frozenset({4, 9})
+_NVML_CODES = {
+    4: "no permission",
+    8: "external power is not connected",
+    9: "the driver is not loaded",
+    10: "time-out",
+    15: "the GPU is lost",
+    16: "the GPU needs a reset",
+    18: "the library and the kernel module have different versions",
+}
+
+
+def _error(error: AgentError) -> Finding:
+    if error.source not in ("nvml", "nvidia-smi"):
+        return Finding("driver_error", Severity.SHOWN, None, error.text)
+    name = _NVML_CODES.get(error.code or 0)
+    message = error.text if name is None else f"{error.text}: {name}"
+    if error.code in _LOST:
+        return Finding("gpu_lost", Severity.FATAL, None, message)
+    if error.code == _NEEDS_RESET or (error.gpu is not None and error.code not in _NO_FAILURE):
+        return Finding("gpu_unreadable", Severity.REBOOT, None, message)
+    return Finding("driver_error", Severity.SHOWN, None, message)
 
 
 # --- Xids -------------------------------------------------------------------------------------------------------

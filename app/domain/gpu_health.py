@@ -1,14 +1,14 @@
 """The health of an active lease's GPUs, as its lease stores it. The agent reports it, and root in the VM can forge it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Self
 
 from app.domain.event_parts import rfc3339
 from app.domain.gpu_checks import ExpectedGpus, judge_health
-from app.domain.gpu_findings import Finding, HealthStatus, health_status
-from app.domain.gpu_reports import GpuState, Xid
+from app.domain.gpu_findings import Finding, HealthStatus
+from app.domain.gpu_reports import GpuReport
 
 PRIVATE_MEMBERS = ("n", "rejected")
 """Members of the stored form that callers are not shown."""
@@ -47,24 +47,17 @@ class HealthRecord:
 
 
 def next_health(
-    gpus: Sequence[GpuState],
-    xids: Sequence[Xid],
-    expected: ExpectedGpus,
-    before: HealthRecord | None,
-    *,
-    n: int,
-    now: datetime,
+    report: GpuReport, expected: ExpectedGpus, before: HealthRecord | None, *, n: int, now: datetime
 ) -> HealthRecord | None:
     """The new record of a report for attempt `n`. None: the health is as it was.
 
     `since` stays while the status does, even if the findings change.
     """
-    findings = judge_health(gpus, xids, expected)
-    status = HealthStatus.UNKNOWN if findings is None else health_status(findings)
     previous = before if before is not None and before.n == n else None
+    status, findings = judge_health(report, expected, () if previous is None else previous.findings)
     if previous is not None and previous.rejected:
         return None
-    if previous is not None and (previous.status, previous.findings) == (status, findings or ()):
+    if previous is not None and (previous.status, previous.findings) == (status, findings):
         return None
     since = previous.since if previous is not None and previous.status is status else now
-    return HealthRecord(n=n, status=status, since=since, findings=findings or ())
+    return HealthRecord(n=n, status=status, since=since, findings=findings)

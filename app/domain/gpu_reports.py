@@ -6,8 +6,8 @@
 import hashlib
 import hmac
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
@@ -18,6 +18,11 @@ PROOF_VERSION = 1
 MOST_GPUS = 64
 MOST_XIDS = 64
 MOST_ERRORS = 8
+MOST_DRIVER_GPUS = 1024
+MOST_MIB = 16_777_216
+"""Of one GPU."""
+MOST_COUNT = 2**53
+"""Of errors. JSON readers keep whole numbers up to this one."""
 LONGEST_TEXT = 100
 LONGEST_ERROR = 200
 LONGEST_REPORT = 16_384
@@ -25,7 +30,7 @@ LONGEST_REPORT = 16_384
 CONSOLE_MARK = "gpulease-proof "
 """What the console's line of a proof starts with."""
 LONGEST_CONSOLE_LINE = 4096
-_FUTURE = timedelta(minutes=10)
+FUTURE = timedelta(seconds=30)
 """A VM's clock may be ahead by this much."""
 
 
@@ -68,7 +73,7 @@ class ReportSource(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuState:
-    """One GPU as the agent saw it. None: unknown."""
+    """One GPU as the agent saw it. None: unknown. `impossible`: members whose values cannot be true."""
 
     index: int | None = None
     uuid: str | None = None
@@ -81,6 +86,7 @@ class GpuState:
     nvlinks_up: int | None = None
     nvlinks: int | None = None
     matmul: Matmul | None = None
+    impossible: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,26 +98,52 @@ class Xid:
     at: datetime | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class AgentError:
+    """What a library or program of a driver could not do. `source`: its name.
+
+    `gpu`: the driver's index of the GPU that it concerns. `code`: of NVML, or the exit status of a program.
+    """
+
+    source: str
+    text: str
+    gpu: int | None = None
+    code: int | None = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Proof:
-    """The state of a VM's GPUs after a boot, before the tenant's script ran. None: unknown."""
+class GpuReport:
+    """What is known of a VM's GPUs at one moment. `gpus`: those that the driver let the agent read.
+
+    `driver_gpus`: how many the driver names. None: no driver answered, or it does not say.
+    """
+
+    gpus: tuple[GpuState, ...]
+    driver_gpus: int | None = None
+    xids: tuple[Xid, ...] = ()
+    errors: tuple[AgentError, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proof(GpuReport):
+    """The state of a VM's GPUs after a boot, before the tenant's script ran. None: unknown. `at`: of the VM's clock."""
 
     agent: str
     at: datetime
-    gpus: tuple[GpuState, ...]
     boot_id: str | None = None
     vendor: GpuVendorSeen | None = None
     source: ReportSource | None = None
     driver_version: str | None = None
     cuda_version: str | None = None
-    xids: tuple[Xid, ...] = ()
-    errors: tuple[str, ...] = ()
     benchmark: Mapping[str, Any] | None = None
     """Not parsed here."""
 
 
 def parse_proof(value: Any, *, now: datetime | None = None) -> Proof:
-    """A proof from its JSON. Raises ValueError naming the field. `now`: refuses times in the future of it."""
+    """A proof from its JSON. Raises ValueError naming the field. `now`: of its arrival, after which no Xid has its time.
+
+    The VM's clock decides nothing: a VM that has just booted may not have set it yet.
+    """
     report = Reader(value, "proof")
     check_keys(value, _PROOF_KEYS, "proof")
     if report.integer("version", 1, 1_000_000, required=True) != PROOF_VERSION:
@@ -120,8 +152,6 @@ def parse_proof(value: Any, *, now: datetime | None = None) -> Proof:
     agent = report.text("agent", LONGEST_TEXT, required=True)
     assert at is not None
     assert agent is not None
-    if now is not None and at > now + _FUTURE:
-        raise ValueError("proof.at must not be in the future; set the VM's clock")
     gpus = report.objects("gpus", MOST_GPUS, required=True)
     return Proof(
         agent=agent,
@@ -132,8 +162,9 @@ def parse_proof(value: Any, *, now: datetime | None = None) -> Proof:
         source=report.choice("source", ReportSource),
         driver_version=report.text("driver_version", LONGEST_TEXT),
         cuda_version=report.text("cuda_version", LONGEST_TEXT),
-        xids=parse_xids(report),
-        errors=report.texts("errors", MOST_ERRORS, LONGEST_ERROR),
+        driver_gpus=report.counted("driver_gpus", 0, MOST_DRIVER_GPUS),
+        xids=parse_xids(report) if now is None else timely_xids(parse_xids(report), now),
+        errors=parse_errors(report),
         benchmark=report.mapping("benchmark"),
     )
 
@@ -149,6 +180,7 @@ _PROOF_KEYS = frozenset(
         "driver_version",
         "cuda_version",
         "gpus",
+        "driver_gpus",
         "xids",
         "errors",
         "benchmark",
@@ -161,19 +193,31 @@ def parse_xids(report: Reader) -> tuple[Xid, ...]:
     return tuple(_xid(one) for one in report.objects("xids", MOST_XIDS))
 
 
+def timely_xids(xids: Sequence[Xid], now: datetime, ahead: timedelta = timedelta()) -> tuple[Xid, ...]:
+    """Xids of a report that arrives at `now`. `ahead`: of the VM's clock. A time in the future is unknown."""
+    times = (None if xid.at is None or xid.at - ahead > now + FUTURE else xid.at - ahead for xid in xids)
+    return tuple(replace(xid, at=at) for xid, at in zip(xids, times, strict=True))
+
+
+def parse_errors(report: Reader) -> tuple[AgentError, ...]:
+    """The member `errors` of a report."""
+    return tuple(_agent_error(one) for one in report.objects("errors", MOST_ERRORS))
+
+
 def _gpu(report: Reader) -> GpuState:
     return GpuState(
-        index=report.integer("index", 0, 1_000_000),
+        index=report.counted("index", 0, 1_000_000),
         uuid=report.text("uuid", LONGEST_TEXT),
         model=report.text("model", LONGEST_TEXT),
-        memory_mib=report.integer("memory_mib", 0, 1_000_000_000),
-        ecc_uncorrected=report.integer("ecc_uncorrected", 0, 2**63 - 1),
+        memory_mib=report.counted("memory_mib", 0, MOST_MIB),
+        ecc_uncorrected=report.counted("ecc_uncorrected", 0, MOST_COUNT),
         remap_failed=report.flag("remap_failed"),
         remap_pending=report.flag("remap_pending"),
         recovery_action=report.choice("recovery_action", RecoveryAction),
-        nvlinks_up=report.integer("nvlinks_up", 0, 1_000_000),
-        nvlinks=report.integer("nvlinks", 0, 1_000_000),
+        nvlinks_up=report.counted("nvlinks_up", 0, 1_000_000),
+        nvlinks=report.counted("nvlinks", 0, 1_000_000),
         matmul=report.choice("matmul", Matmul),
+        impossible=report.impossible,
     )
 
 
@@ -181,6 +225,15 @@ def _xid(report: Reader) -> Xid:
     code = report.integer("code", 0, 1_000_000, required=True)
     assert code is not None
     return Xid(code=code, gpu=report.text("gpu", LONGEST_TEXT), at=report.time("at"))
+
+
+def _agent_error(report: Reader) -> AgentError:
+    source = report.text("source", LONGEST_TEXT, required=True)
+    text = report.text("text", LONGEST_ERROR, required=True)
+    assert source is not None
+    assert text is not None
+    gpu, code = report.counted("gpu", 0, MOST_DRIVER_GPUS), report.counted("code", -(2**31), 2**32)
+    return AgentError(source, text, gpu, code)
 
 
 # --- the console ----------------------------------------------------------------------------------------------

@@ -1,23 +1,35 @@
 """Samples that the agent of a VM takes: parsed strictly, and what they say about the lease as a whole.
 
-Nothing of a sample is trusted. A value out of its range is refused with the name of its field.
+Nothing of a sample is trusted. What is malformed is refused with the name of its field. What an agent cannot help is
+left out alone: a driver's impossible value, and a sample whose time cannot be true.
 """
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from itertools import pairwise
 from typing import Any
 
-from app.domain.gpu_reports import LONGEST_TEXT, MOST_GPUS, PROOF_VERSION, RecoveryAction, Xid, parse_xids
+from app.domain.gpu_reports import (
+    FUTURE,
+    LONGEST_TEXT,
+    MOST_COUNT,
+    MOST_DRIVER_GPUS,
+    MOST_GPUS,
+    MOST_MIB,
+    PROOF_VERSION,
+    AgentError,
+    RecoveryAction,
+    Xid,
+    parse_errors,
+    parse_xids,
+    timely_xids,
+)
 from app.domain.report_values import Reader, check_keys
 
 MOST_SAMPLES = 10
 """In one request: samples that could not be sent before, the newest last."""
-FUTURE = timedelta(seconds=30)
-"""A VM's clock may be ahead by this much."""
 OLDEST = timedelta(minutes=15)
-"""Older samples are refused: an hour is summed up so long after its end."""
+"""Older samples are not stored: an hour is summed up so long after its end."""
 LEAST_STEP = 0.5
 """Sample periods: between two requests of one VM, and between two samples that are stored."""
 
@@ -37,13 +49,11 @@ GPU_SERIES = ("gpu_percent", "memory_percent", "temperature_c", "power_w")
 _LARGEST = 32_767
 """A stored value."""
 _PERCENT = 100
-_MOST_MIB = 16_777_216
-_MOST_COUNT = 2**53
 
 
 @dataclass(frozen=True, slots=True)
 class GpuSample:
-    """One GPU at one moment. None: the driver does not report it."""
+    """One GPU at one moment. None: the driver does not report it. `impossible`: members whose values cannot be true."""
 
     uuid: str
     utilization: float | None = None
@@ -56,6 +66,7 @@ class GpuSample:
     throttle: int | None = None
     remap_failed: bool | None = None
     recovery_action: RecoveryAction | None = None
+    impossible: tuple[str, ...] = ()
 
     @property
     def memory_percent(self) -> float | None:
@@ -67,13 +78,15 @@ class GpuSample:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """A VM at one moment of its clock. The last three are those of the host."""
+    """A VM at one moment. The percentages are those of the host. `driver_gpus`: how many GPUs the driver names."""
 
     at: datetime
     gpus: tuple[GpuSample, ...]
     cpu_percent: float | None = None
     memory_percent: float | None = None
     disk_percent: float | None = None
+    driver_gpus: int | None = None
+    errors: tuple[AgentError, ...] = ()
 
     def only(self, uuids: Collection[str]) -> "Sample":
         """Without any other GPUs."""
@@ -120,11 +133,15 @@ class Sample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SampleReport:
-    """A request of an agent. `samples`: one or more, in the order of their times. `xids`: since the VM booted."""
+    """A request of an agent. `samples`: one or more, in the order in which they were taken. `xids`: since the VM booted.
+
+    `left_out`: samples and values that were not taken.
+    """
 
     agent: str
     boot_id: str | None
     samples: tuple[Sample, ...]
+    left_out: int = 0
     xids: tuple[Xid, ...] = ()
     benchmark: Mapping[str, Any] | None = None
     """Not parsed here."""
@@ -134,13 +151,25 @@ class SampleReport:
         """Of all GPUs in its samples, each once."""
         return list(dict.fromkeys(gpu.uuid for sample in self.samples for gpu in sample.gpus))
 
-    def check_times(self, now: datetime) -> None:
-        """Raises ValueError, as `parse_samples`, for a sample that is too old or too far ahead of the database's clock."""
-        if self.samples[-1].at > now + FUTURE:
-            problem = f"must be at most {FUTURE.seconds} seconds in the future; set the VM's clock"
-            raise ValueError(f"body.samples.at {problem}")
-        if self.samples[0].at < now - OLDEST:
-            raise ValueError(f"body.samples.at must be at most {OLDEST.seconds} seconds old")
+    def timely(self, now: datetime) -> "SampleReport":
+        """With times that can be true. `now`: of its arrival, by the database's clock.
+
+        An agent sends a sample as soon as it has taken it, so the newest one tells the VM's clock. Where that cannot be
+        right, times count from the arrival. An older sample that is not before its successor was taken by another clock.
+        """
+        newest = self.samples[-1].at
+        ahead = timedelta() if now - OLDEST <= newest <= now + FUTURE else newest - now
+        samples: list[Sample] = []
+        for sample in reversed(self.samples):
+            at = sample.at - ahead
+            if at >= now - OLDEST and (not samples or at < samples[-1].at):
+                samples.append(replace(sample, at=at))
+        return replace(
+            self,
+            samples=tuple(reversed(samples)),
+            left_out=self.left_out + len(self.samples) - len(samples),
+            xids=timely_xids(self.xids, now, ahead),
+        )
 
 
 def parse_samples(value: Any) -> SampleReport:
@@ -151,15 +180,17 @@ def parse_samples(value: Any) -> SampleReport:
         raise ValueError(f"body.version must be {PROOF_VERSION}")
     agent = report.text("agent", LONGEST_TEXT, required=True)
     assert agent is not None
-    samples = tuple(_sample(each) for each in report.objects("samples", MOST_SAMPLES, required=True))
-    if not samples:
+    readers = report.objects("samples", MOST_SAMPLES, required=True)
+    if not readers:
         raise ValueError("body.samples must have an entry")
-    if any(later.at <= sample.at for sample, later in pairwise(samples)):
-        raise ValueError("body.samples must be in the order of their times, each with a time of its own")
+    sent = tuple(_sample(each) for each in readers)
+    impossible = sum(len(reader.impossible) for reader in readers)
+    impossible += sum(len(gpu.impossible) for sample in sent for gpu in sample.gpus)
     return SampleReport(
         agent=agent,
         boot_id=report.text("boot_id", LONGEST_TEXT),
-        samples=samples,
+        samples=sent,
+        left_out=impossible,
         xids=parse_xids(report),
         benchmark=report.mapping("benchmark"),
     )
@@ -177,9 +208,11 @@ def _sample(report: Reader) -> Sample:
     return Sample(
         at,
         gpus,
-        report.number("cpu_percent", 0, _PERCENT),
-        report.number("memory_percent", 0, _PERCENT),
-        report.number("disk_percent", 0, _PERCENT),
+        report.measured("cpu_percent", 0, _PERCENT),
+        report.measured("memory_percent", 0, _PERCENT),
+        report.measured("disk_percent", 0, _PERCENT),
+        report.counted("driver_gpus", 0, MOST_DRIVER_GPUS),
+        parse_errors(report),
     )
 
 
@@ -188,16 +221,17 @@ def _gpu(report: Reader) -> GpuSample:
     assert uuid is not None
     return GpuSample(
         uuid,
-        report.number("utilization", 0, _PERCENT),
-        report.number("memory_used_mib", 0, _MOST_MIB),
-        report.number("memory_mib", 0, _MOST_MIB),
-        report.number("power_w", 0, 10_000),
-        report.number("temperature_c", -100, 300),
-        report.number("sm_clock_mhz", 0, 30_000),
-        report.integer("ecc_uncorrected", 0, _MOST_COUNT),
-        report.integer("throttle", 0, _MOST_COUNT),
+        report.measured("utilization", 0, _PERCENT),
+        report.measured("memory_used_mib", 0, MOST_MIB),
+        report.measured("memory_mib", 0, MOST_MIB),
+        report.measured("power_w", 0, 10_000),
+        report.measured("temperature_c", -100, 300),
+        report.measured("sm_clock_mhz", 0, 30_000),
+        report.counted("ecc_uncorrected", 0, MOST_COUNT),
+        report.counted("throttle", 0, MOST_COUNT),
         report.flag("remap_failed"),
         report.choice("recovery_action", RecoveryAction),
+        report.impossible,
     )
 
 

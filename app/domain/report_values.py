@@ -9,6 +9,8 @@ from typing import Any, TypeVar
 _Choice = TypeVar("_Choice", bound=StrEnum)
 _LATEST = 4_102_444_800.0
 """2100: a later time is no time."""
+_MOST_DIGITS = 10**30
+"""More than any integer type of a driver holds."""
 
 
 def check_keys(value: Mapping[str, Any], known: Collection[str], name: str) -> None:
@@ -24,13 +26,25 @@ _MOST_UNKNOWN = 16
 class Reader:
     """One JSON object. `name` is its place in the report, for messages. An absent member is null."""
 
-    __slots__ = ("_name", "_value")
+    __slots__ = ("_name", "_value", "impossible")
 
     def __init__(self, value: Any, name: str) -> None:
         if not isinstance(value, dict):
             raise ValueError(f"{name} must be an object")  # noqa: TRY004 - every problem of a report is one
         self._value: Mapping[str, Any] = value
         self._name = name
+        self.impossible: tuple[str, ...] = ()
+        """Members that were out of their range, of those that a driver measures."""
+
+    def measured(self, key: str, least: float, most: float) -> float | None:
+        """A finite number that a driver reports. Out of its range it is unknown, since an agent cannot help it."""
+        value = self.number(key, -_MOST_DIGITS, _MOST_DIGITS)
+        return value if value is None or least <= value <= most else self._drop(key)
+
+    def counted(self, key: str, least: int, most: int) -> int | None:
+        """A whole number that a driver reports. Out of its range it is unknown, since an agent cannot help it."""
+        value = self.integer(key, -_MOST_DIGITS, _MOST_DIGITS)
+        return value if value is None or least <= value <= most else self._drop(key)
 
     def integer(self, key: str, least: int, most: int, *, required: bool = False) -> int | None:
         """A whole number in a range."""
@@ -62,11 +76,9 @@ class Reader:
     def text(self, key: str, longest: int, *, required: bool = False) -> str | None:
         """Printable text of limited length. The database stores no NUL, and a log line has no control characters."""
         value = self._get(key, required=required)
-        return None if value is None else self._text(value, key, longest)
-
-    def texts(self, key: str, most: int, longest: int) -> tuple[str, ...]:
-        """A list of texts."""
-        return tuple(self._text(one, f"{key}[{i}]", longest) for i, one in enumerate(self._list(key, most)))
+        if value is not None and (not isinstance(value, str) or len(value) > longest or not value.isprintable()):
+            raise self._error(key, f"must be printable text of at most {longest} characters")
+        return value
 
     def integers(self, key: str, most: int, least: int, largest: int) -> tuple[int, ...]:
         """A list of at most `most` whole numbers in a range."""
@@ -104,6 +116,9 @@ class Reader:
             raise self._error(key, "must be an object")
         return value
 
+    def _drop(self, key: str) -> None:
+        self.impossible = (*self.impossible, key)
+
     def _list(self, key: str, most: int, *, required: bool = False) -> list[Any]:
         value = self._get(key, required=required)
         if value is None:
@@ -112,11 +127,6 @@ class Reader:
             raise self._error(key, "must be a list")
         if len(value) > most:
             raise self._error(key, f"must have at most {most} entries")
-        return value
-
-    def _text(self, value: Any, key: str, longest: int) -> str:
-        if not isinstance(value, str) or len(value) > longest or not value.isprintable():
-            raise self._error(key, f"must be printable text of at most {longest} characters")
         return value
 
     def _get(self, key: str, *, required: bool = False) -> Any:

@@ -1,11 +1,9 @@
 """The health of active leases' GPUs, from what their agents report."""
 
-from collections.abc import Sequence
-
 from app.db.leases import proofs as statements
 from app.domain.gpu_checks import ExpectedGpus
 from app.domain.gpu_health import HealthRecord, next_health
-from app.domain.gpu_reports import GpuState, Xid
+from app.domain.gpu_reports import GpuReport
 from app.domain.leases import LeaseState
 from app.services.agents import Agent
 from app.services.context import ServiceContext
@@ -17,18 +15,18 @@ class GpuHealthService:
     def __init__(self, context: ServiceContext) -> None:
         self._database = context.database
 
-    async def judge_samples(self, agent: Agent, gpus: Sequence[GpuState], xids: Sequence[Xid]) -> bool:
+    async def judge(self, agent: Agent, report: GpuReport) -> bool:
         """Records the health that follows from the newest sample, in a transaction of its own. True: it has changed.
 
-        Call it for a sample whose Xids or flags (count, remapping, recovery action) differ from those of the last one,
-        and for the first sample. `gpus`: of the newest sample. `xids`: all since boot. It costs no query while the
-        health stays. A lost race with another report is harmless: the next sample is judged again.
+        Call it for a sample whose evidence (Xids, errors, GPUs or their flags) differs from that of the last one, and
+        for the first sample. `report`: of the newest sample. It costs no query while the health stays. A lost race with
+        another report is harmless: the next sample is judged again.
         """
         if agent.state is not LeaseState.ACTIVE or not agent.wanted:
             return False
         expected = ExpectedGpus.of(agent.offering, own_image=agent.own_image)
         before = None if agent.gpu_health is None else HealthRecord.from_json(agent.gpu_health)
-        record = next_health(gpus, xids, expected, before, n=agent.n, now=agent.now)
+        record = next_health(report, expected, before, n=agent.n, now=agent.now)
         if record is None:
             return False
         async with self._database.transaction(None) as connection:

@@ -15,7 +15,7 @@ from app.domain.gpu_samples import parse_samples
 from app.domain.tokens import agent_hash
 from app.services.agents import AgentService
 from app.services.context import ServiceContext
-from app.services.errors import InvalidRequest, InvalidToken, RateLimited
+from app.services.errors import InvalidToken, RateLimited
 from app.services.gpu_benchmarks import GpuBenchmarkService
 from app.services.gpu_health import GpuHealthService
 from app.services.sample_batches import SampleBatches, invalid
@@ -47,7 +47,7 @@ class GpuSampleService:
         return _TOKEN.fullmatch(token) is not None and bool(await self._batches.reporters([agent_hash(token)]))
 
     async def accept(self, token: str | None, body: bytes) -> None:
-        """Stores the samples of a request. A refused one counts.
+        """Stores the samples of a request. What is refused or left out counts.
 
         Raises InvalidToken for an unknown token or an ended VM, InvalidRequest, RateLimited and DatabaseUnavailable.
         """
@@ -61,7 +61,7 @@ class GpuSampleService:
             raise invalid(error) from None
         try:
             await self._batches.add(token, presented, report)
-        except (RateLimited, InvalidRequest):
+        except RateLimited:
             self._count(presented)
             raise
         if report.benchmark is not None:

@@ -38,7 +38,7 @@ class ProofService:
         if proof.benchmark is not None:
             await self._benchmarks.accept(agent.attempt_id, proof.benchmark, request_id)
         if agent.state is LeaseState.ACTIVE:
-            await self._health.judge_samples(agent, proof.gpus, proof.xids)
+            await self._health.judge(agent, proof)
         if agent.proof_wish is ProofWish.OFF or agent.state not in (LeaseState.PROVISIONING, LeaseState.BOOTING):
             return
         uuids = [gpu.uuid for gpu in proof.gpus if gpu.uuid is not None]

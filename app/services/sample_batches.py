@@ -13,7 +13,7 @@ import structlog
 from app.db.core.api_errors import DatabaseUnavailable
 from app.db.core.engine import fetch
 from app.db.gpus import samples as statements
-from app.domain.gpu_reports import GpuState
+from app.domain.gpu_reports import GpuReport, GpuState
 from app.domain.gpu_samples import LEASE_SERIES, LEAST_STEP, Sample, SampleReport
 from app.domain.idleness import IdleRun, grace_ends_at, sample_is_idle
 from app.domain.metric_labels import MetricLabels, VmReport
@@ -63,8 +63,7 @@ class SampleBatches:
     async def add(self, token: str, presented: bytes, report: SampleReport | None) -> None:
         """Returns after the commit. `presented`: the hash of the token. `report` None: the token is looked up alone.
 
-        Raises InvalidToken for an unknown token or an ended VM, InvalidRequest for samples of a wrong time, RateLimited, and
-        DatabaseUnavailable.
+        Raises InvalidToken for an unknown token or an ended VM, RateLimited, and DatabaseUnavailable.
         """
         before = self._pending.get(presented)
         if before is not None:
@@ -125,10 +124,7 @@ class SampleBatches:
             return _answer(item, InvalidToken())
         if report is None:
             return _answer(item)
-        try:
-            report.check_times(row["now"])
-        except ValueError as error:
-            return _answer(item, invalid(error))
+        report = report.timely(row["now"])
         if _is_same(row) and (wait := self._step - timedelta(seconds=float(row["received_ago"]))) > timedelta(0):
             return _answer(item, too_soon(wait))
         if _is_same(row) and report.samples[-1].at <= row["sampled_at"]:
@@ -148,7 +144,8 @@ class SampleBatches:
         agent = await self._agents.find(due.item.token)
         if agent is None:
             raise InvalidToken
-        gpus = [
+        newest = due.report.samples[-1]
+        gpus = tuple(
             GpuState(
                 index=index,
                 uuid=gpu.uuid,
@@ -156,10 +153,12 @@ class SampleBatches:
                 ecc_uncorrected=gpu.ecc_uncorrected,
                 remap_failed=gpu.remap_failed,
                 recovery_action=gpu.recovery_action,
+                impossible=gpu.impossible,
             )
-            for index, gpu in enumerate(due.report.samples[-1].gpus)
-        ]
-        await self._health.judge_samples(agent, gpus, due.report.xids)
+            for index, gpu in enumerate(newest.gpus)
+        )
+        report = GpuReport(gpus=gpus, driver_gpus=newest.driver_gpus, xids=due.report.xids, errors=newest.errors)
+        await self._health.judge(agent, report)
 
     async def _write(self, ready: Sequence[_Due]) -> None:
         rows = [self._row(due.report, due.row) for due in ready]
@@ -193,7 +192,7 @@ class SampleBatches:
             "sample": newest,
             "xids": report.xids,
             "metric_labels": labels.as_json(),
-            "refused": refused,
+            "refused": refused + report.left_out,
             "samples": stored,
         }
 
@@ -255,15 +254,21 @@ def _is_same(row: Mapping[str, Any]) -> bool:
 
 
 def _must_judge(due: _Due) -> bool:
-    """Whether Xids, the GPUs or their flags differ from those of the newest sample, or were never judged."""
-    report, row = due.report, due.row
+    """Whether the evidence of the GPUs' health differs from that of the newest sample, or was never judged."""
+    row = due.row
     if not _is_same(row) or row["is_unjudged"]:
         return True
-    before, xids = orjson.loads(row["sample"]), orjson.loads(row["xids"])
-    if len(report.xids) != len(xids) or orjson.loads(orjson.dumps(report.xids)) != xids:
-        return True
-    stored = [(gpu["uuid"], gpu["remap_failed"], gpu["recovery_action"]) for gpu in before["gpus"]]
-    return stored != [(gpu.uuid, gpu.remap_failed, gpu.recovery_action) for gpu in report.samples[-1].gpus]
+    newest = {"sample": due.report.samples[-1], "xids": due.report.xids}
+    stored = {"sample": orjson.loads(row["sample"]), "xids": orjson.loads(row["xids"])}
+    return _evidence(stored) != _evidence(orjson.loads(orjson.dumps(newest)))
+
+
+def _evidence(report: Mapping[str, Any]) -> tuple[Any, ...]:
+    """What the judgement of a report in its stored form reads. Times of Xids are none of it."""
+    sample = report["sample"]
+    gpus = [[gpu[name] for name in ("uuid", "remap_failed", "recovery_action", "impossible")] for gpu in sample["gpus"]]
+    xids = [(xid["code"], xid["gpu"]) for xid in report["xids"]]
+    return gpus, sample["driver_gpus"], sample["errors"], xids
 
 
 def _answer(item: _Item, error: Exception | None = None) -> None:

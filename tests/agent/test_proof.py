@@ -5,7 +5,14 @@ import json
 import pytest
 
 from app.agent import gpulease_agent
-from app.domain.gpu_reports import LONGEST_CONSOLE_LINE, Matmul, RecoveryAction, parse_proof, proofs_on_console
+from app.domain.gpu_reports import (
+    LONGEST_CONSOLE_LINE,
+    AgentError,
+    Matmul,
+    RecoveryAction,
+    parse_proof,
+    proofs_on_console,
+)
 from cloudsim.gpus.records import RECORDS
 from tests.agent.vms import TOKEN, FakeApi, FakeVm, serving
 
@@ -39,7 +46,8 @@ def test_missing_gpus_are_missing_and_lost_gpus_are_named(vm: FakeVm) -> None:
     vm.set(model="A100", count=8, visible=7, gpus={"3": {"lost": True}})
     proof = parse_proof(vm.show()["proof"])
     assert [gpu.index for gpu in proof.gpus] == [0, 1, 2, 4, 5, 6]
-    assert "GPU 3: the GPU is lost (15)" in proof.errors
+    assert proof.errors == (AgentError("nvml", "GPU 3: NVML returned 15", gpu=3, code=15),)
+    assert proof.driver_gpus == 7
 
 
 def test_each_xid_of_the_boot_is_told_once_with_its_newest_time(vm: FakeVm) -> None:
@@ -52,20 +60,21 @@ def test_each_xid_of_the_boot_is_told_once_with_its_newest_time(vm: FakeVm) -> N
 
 
 @pytest.mark.parametrize(
-    ("driver", "error"),
+    ("driver", "errors"),
     [
-        ("not_loaded", "NVML: the driver is not loaded (9)"),
-        ("mismatch", "NVML: the library and the kernel module have different versions (18)"),
-        ("missing", "no driver of a GPU answers: NVML, nvidia-smi, amd-smi and rocm-smi are missing"),
+        ("not_loaded", (AgentError("nvml", "nvml: NVML returned 9", code=9),)),
+        ("mismatch", (AgentError("nvml", "nvml: NVML returned 18", code=18),)),
+        ("missing", ()),
     ],
 )
-def test_a_machine_without_a_driver_says_so(vm: FakeVm, driver: str, error: str) -> None:
+def test_a_machine_without_a_driver_says_so(vm: FakeVm, driver: str, errors: tuple[AgentError, ...]) -> None:
     vm.set(model="A100", driver=driver)
     shown = vm.show()
     proof = parse_proof(shown["proof"])
-    assert (proof.gpus, proof.errors, proof.driver_version) == ((), (error,), None)
+    assert (proof.gpus, proof.errors, proof.driver_version, proof.driver_gpus) == ((), errors, None, None)
     assert shown["proof"]["source"] == "none"
     assert shown["sample"]["gpus"] == []
+    assert shown["sample"]["errors"] == shown["proof"]["errors"]
 
 
 def test_without_cublas_the_multiplication_is_skipped_without_a_word(vm: FakeVm) -> None:

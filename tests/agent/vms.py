@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -22,9 +23,14 @@ SECONDS = 60
 
 @dataclass(slots=True)
 class FakeApi:
-    """Keeps requests. `statuses`: answers by path, the last one for all that follow; without one 204."""
+    """Keeps requests. `statuses`: answers by path, the last one for all that follow; without one 204.
+
+    `kind`: the media type of answers other than 204. `ahead`: of the API's clock, in seconds.
+    """
 
     statuses: dict[str, list[int]] = field(default_factory=dict)
+    kind: str = "application/problem+json"
+    ahead: float = 0.0
     requests: list[tuple[str, str, Any]] = field(default_factory=list)
     changed: Condition = field(default_factory=Condition)
     url: str = ""
@@ -51,7 +57,11 @@ def serving(api: FakeApi) -> Iterator[FakeApi]:
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             text = self.rfile.read(int(self.headers["Content-Length"]))
-            self.send_response(api.answer(self.path, self.headers["Authorization"], text))
+            status = api.answer(self.path, self.headers["Authorization"], text)
+            self.send_response_only(status)
+            self.send_header("Date", self.date_time_string(time.time() + api.ahead))
+            if status != 204:
+                self.send_header("Content-Type", api.kind)
             self.end_headers()
 
         def log_message(self, *_: object, **_named: object) -> None:

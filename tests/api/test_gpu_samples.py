@@ -212,8 +212,6 @@ async def test_nobody_else_may_send_samples(vm: Vm, fleet: Fleet, alice: Caller)
         (b"", 422),
         (b"{", 422),
         (json.dumps(report(sample(at=time.time(), cpu_percent=float("nan")))).encode(), 422),
-        (json.dumps(report(sample(at=time.time() + 3600))).encode(), 422),
-        (json.dumps(report(sample(at=time.time() - 3600))).encode(), 422),
         (json.dumps(report(sample(at=time.time(), gpus=[gpu(uuid=f"{n}") for n in range(65)]))).encode(), 422),
         (b"[" * 16_000, 422),
         (b" " * 16_385, 413),

@@ -18,7 +18,7 @@ from app.domain.gpu_checks import (
     judge_xids,
 )
 from app.domain.gpu_findings import Finding, HealthStatus, Severity, health_status
-from app.domain.gpu_reports import GpuState, Matmul, Proof, RecoveryAction, Xid
+from app.domain.gpu_reports import AgentError, GpuReport, GpuState, Matmul, Proof, RecoveryAction, Xid
 from app.domain.offerings import GpuVendor, Interconnect
 from app.domain.xids import XIDS
 from tests.domain.samples import NOW
@@ -272,14 +272,93 @@ def test_a_gpu_is_not_remembered_again_for_being_remembered() -> None:
     assert bad_uuids(judge(proof(a10g()), expected), ["GPU-0"], 1) == {}
 
 
-def test_a_report_without_gpus_after_active_is_no_failure() -> None:
-    assert judge_health((), (), EIGHT) is None
+LOST = AgentError("nvml", "GPU 7: the GPU is lost (15)", gpu=7, code=15)
+FAILURES: dict[str, dict[str, Any]] = {
+    "gpu_lost": {"errors": (LOST,), "driver_gpus": 8},
+    "gpu_unreadable": {"errors": (AgentError("nvml", "GPU 7: NVML error (999)", gpu=7, code=999),), "driver_gpus": 8},
+    "gpu_missing": {"driver_gpus": 7},
+    "xid_79": {"xids": (Xid(code=79, gpu="0000:00:1e.0"),)},
+    "xid_140": {"xids": (Xid(code=140),), "driver_gpus": 8},
+}
+"""By the code of its finding: how an agent reports each kind of failure, besides the list of GPUs."""
 
 
-def test_a_gpu_that_vanishes_after_active_is_one() -> None:
-    findings = judge_health(eight()[:7], (), EIGHT)
-    assert findings is not None
+@pytest.mark.parametrize("listed", [8, 7, 0])
+@pytest.mark.parametrize("code", FAILURES)
+def test_a_failure_is_seen_with_all_gpus_with_the_others_and_with_none(code: str, listed: int) -> None:
+    status, findings = judge_health(GpuReport(gpus=eight()[:listed], **FAILURES[code]), EIGHT)
+    assert status is HealthStatus.FAILING
+    assert code in {one.code for one in findings}
+    assert code in {
+        one.code for one in judge(Proof(agent="1.0", at=NOW, gpus=eight()[:listed], **FAILURES[code]), EIGHT)
+    }
+
+
+@pytest.mark.parametrize("listed", [1, 0])
+@pytest.mark.parametrize(
+    "evidence",
+    [
+        {"errors": (AgentError("nvml", "GPU 0: the GPU is lost (15)", gpu=0, code=15),), "driver_gpus": 1},
+        {"errors": (AgentError("nvidia-smi", "nvidia-smi: exit status 15", code=15),)},
+        {"xids": (Xid(code=79, gpu="0000:00:1e.0"),)},
+        {"driver_gpus": 0},
+    ],
+    ids=["handle", "program", "xid", "count"],
+)
+def test_the_only_gpu_of_a_lease_is_missed(evidence: dict[str, Any], listed: int) -> None:
+    own = ExpectedGpus(model="A10G", count=1, memory_gib=24, own_image=True)
+    for expected in (ONE, own):
+        status, findings = judge_health(GpuReport(gpus=(a10g(),) * listed, **evidence), expected)
+        assert (status, is_fatal(findings)) == (HealthStatus.FAILING, True)
+    if not listed:
+        seen = judge(Proof(agent="1.0", at=NOW, gpus=(), **evidence), own)
+        assert is_fatal(seen), "nor does a tenant's image pass"
+        assert "no_driver" not in {one.code for one in seen}
+
+
+@pytest.mark.parametrize(
+    "errors",
+    [
+        (),
+        (AgentError("nvml", "NVML: the driver is not loaded (9)", code=9),),
+        (AgentError("nvml", "NVML: the library and the kernel module have different versions (18)", code=18),),
+        (AgentError("nvidia-smi", "nvidia-smi: no answer within 15 s"),),
+        (AgentError("amd-smi", "amd-smi: exit status 15", code=15),),
+        (AgentError("multiplication", "GPU 0: cuMemAlloc_v2 returned 2", gpu=0, code=2),),
+    ],
+)
+def test_a_driver_that_a_tenant_unloaded_is_no_failure(errors: tuple[AgentError, ...]) -> None:
+    status, findings = judge_health(GpuReport(gpus=(), errors=errors), EIGHT)
+    assert status is HealthStatus.UNKNOWN
+    assert [(one.code, one.severity) for one in findings] == [("driver_error", Severity.SHOWN)] * len(errors)
+
+
+def test_an_xid_that_the_driver_called_settled_stays_so_while_the_driver_is_unloaded() -> None:
+    xids = (Xid(code=48, gpu="0000:00:1e.0"),)
+    status, before = judge_health(GpuReport(gpus=(a10g(),), xids=xids), ONE)
+    assert status is HealthStatus.DEGRADED
+    unloaded = GpuReport(gpus=(), xids=xids)
+    assert judge_health(unloaded, ONE, before)[0] is HealthStatus.DEGRADED
+    assert judge_health(unloaded, ONE)[0] is HealthStatus.FAILING
+    more = GpuReport(gpus=(), xids=(*xids, Xid(code=119)))
+    assert judge_health(more, ONE, before)[0] is HealthStatus.FAILING, "a new one counts"
+
+
+def test_a_reading_that_was_cut_off_is_unknown_not_healthy_and_not_a_loss() -> None:
+    error = AgentError("nvml", "nvml: no answer within 15 s")
+    cut = GpuReport(gpus=eight()[:3], driver_gpus=8, errors=(error,))
+    assert judge_health(cut, EIGHT)[0] is HealthStatus.UNKNOWN
+
+
+def test_a_gpu_that_vanishes_after_active_is_a_failure() -> None:
+    _, findings = judge_health(GpuReport(gpus=eight()[:7]), EIGHT)
     assert [one.code for one in findings] == ["gpu_missing"]
+
+
+def test_values_that_cannot_be_true_are_shown_and_nothing_follows() -> None:
+    status, (finding,) = judge_health(GpuReport(gpus=(a10g(impossible=("power_w", "throttle")),)), ONE)
+    assert (status, finding.severity, finding.gpu) == (HealthStatus.HEALTHY, Severity.SHOWN, "GPU-0")
+    assert finding.message == "values that cannot be true are left out: power_w, throttle"
 
 
 @given(

@@ -8,7 +8,7 @@ import pytest
 from app.domain.gpu_checks import ExpectedGpus
 from app.domain.gpu_findings import Finding, HealthStatus, ProofChannel, ProofStatus, Severity
 from app.domain.gpu_health import HealthRecord, next_health
-from app.domain.gpu_reports import GpuState, Proof, RecoveryAction, Xid
+from app.domain.gpu_reports import GpuReport, GpuState, Proof, RecoveryAction, Xid
 from app.domain.proofs import (
     PRIVATE_MEMBERS,
     ProofRecord,
@@ -115,7 +115,7 @@ def test_callers_are_shown_exactly_the_public_members() -> None:
 def health(
     *gpus: GpuState, before: HealthRecord | None = None, xids: tuple[Xid, ...] = (), at: float = 0
 ) -> HealthRecord | None:
-    return next_health(gpus, xids, EXPECTED, before, n=1, now=ahead(at))
+    return next_health(GpuReport(gpus=gpus, xids=xids), EXPECTED, before, n=1, now=ahead(at))
 
 
 def test_the_first_report_sets_the_health() -> None:

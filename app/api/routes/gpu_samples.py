@@ -23,11 +23,23 @@ _GPU = {
         "throttle": {"type": ["integer", "null"]},
     },
 }
+_ERROR = {
+    "type": "object",
+    "required": ["source", "text"],
+    "properties": {
+        "source": {"type": "string", "maxLength": 100},
+        "text": {"type": "string", "maxLength": 200},
+        "gpu": {"type": ["integer", "null"]},
+        "code": {"type": ["integer", "null"]},
+    },
+}
 _SAMPLE = {
     "type": "object",
     "required": ["at", "gpus"],
     "properties": {
-        "at": {"type": "number", "description": "Seconds since 1970. At most 15 minutes ago, or 30 seconds ahead."},
+        "at": {"type": "number", "description": "Seconds since 1970 by the VM's clock."},
+        "driver_gpus": {"type": ["integer", "null"], "description": "GPUs that the driver names."},
+        "errors": {"type": "array", "maxItems": 8, "items": _ERROR},
         "gpus": {"type": "array", "maxItems": 64, "items": _GPU},
         **dict.fromkeys(("cpu_percent", "memory_percent", "disk_percent"), _PERCENT),
     },

@@ -12,7 +12,7 @@ from app.db.schema.tables import attempt, bad_gpu, lease
 from app.domain.gpu_checks import ExpectedGpus
 from app.domain.gpu_findings import ProofChannel
 from app.domain.gpu_health import next_health
-from app.domain.gpu_reports import CONSOLE_MARK, GpuState, Xid, console_mac, parse_proof
+from app.domain.gpu_reports import CONSOLE_MARK, GpuReport, GpuState, Xid, console_mac, parse_proof
 from app.domain.ids import LeaseId
 from app.domain.leases import AttemptState
 from app.domain.proofs import ProofRecord, judged
@@ -56,9 +56,8 @@ def drive_to_wait(fleet: Fleet, lease_id: LeaseId, n: int = 1) -> None:
 def break_gpu(fleet: Fleet, lease_id: LeaseId) -> None:
     """As the API stores what a sample of an active lease shows."""
     row = fleet.lease(lease_id)
-    record = next_health(
-        [GpuState(uuid="GPU-good")], [Xid(code=79)], EXPECTED, None, n=row.attempts_count, now=fleet.now()
-    )
+    seen = GpuReport(gpus=(GpuState(uuid="GPU-good"),), xids=(Xid(code=79),))
+    record = next_health(seen, EXPECTED, None, n=row.attempts_count, now=fleet.now())
     assert record is not None
     assert fleet.runtime.database.first(statements.set_health(lease_id, record, row.gpu_health)) is not None
 
