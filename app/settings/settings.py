@@ -155,7 +155,7 @@ class Settings(BaseSettings):
     login_rate_limit: RateText = Field(
         default="60/minute",
         description=(
-            "Failed logins per address before the API returns 429, as 'count/period'. The limit never "
+            "Failed logins per address (IPv6: per /64 network) before the API returns 429, as 'count/period'. The limit never "
             "applies to valid keys."
         ),
     )

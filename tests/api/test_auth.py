@@ -143,6 +143,17 @@ async def test_clients_behind_a_trusted_proxy_are_locked_out_one_by_one(make_set
             assert answer.status_code == status, address
 
 
+async def test_the_addresses_of_one_ipv6_network_are_locked_out_together(
+    make_settings: Callable[..., Settings],
+) -> None:
+    async with serving(make_settings(login_rate_limit="3/hour", trusted_proxies="192.0.2.0/24")) as app:
+        proxy = Caller(app, None)
+        tries = [(f"2001:db8:2:3::{n}", 401) for n in range(1, 4)]
+        for address, status in (*tries, ("2001:db8:2:3:ffff::1", 429), ("2001:db8:2:4::1", 401)):
+            answer = await proxy.get("/v1/me", headers=bearer("wrong") | from_address(address))
+            assert answer.status_code == status, address
+
+
 @pytest.mark.parametrize("trusted", ["", "10.0.0.0/8"])
 async def test_a_forwarded_address_from_an_untrusted_peer_is_ignored(
     make_settings: Callable[..., Settings], trusted: str
