@@ -17,7 +17,8 @@ SHORTEST_STEP = 60
 DEFAULT_RANGE = timedelta(hours=1)
 _DEFAULT_STEPS = (60, 300, 900, 3600, 10_800, 21_600, 43_200, 86_400)
 _DEFAULT_POINTS = 360
-_MOST_GPUS = 64
+MOST_GPUS = 64
+"""GPUs of one answer."""
 
 
 class WrongPeriod(ValueError):
@@ -131,29 +132,18 @@ class SeriesGrid:
             values[first : first + len(steps)] = steps
         width = len(GPU_SERIES)
         for place, uuid in enumerate(row["uuids"]):
-            for values, steps in zip(self._gpu(uuid), row["gpu_values"][place * width :], strict=False):
-                values[first : first + len(steps)] = steps
+            if uuid in self._gpus or len(self._gpus) < MOST_GPUS:
+                for values, steps in zip(self._gpu(uuid), row["gpu_values"][place * width :], strict=False):
+                    values[first : first + len(steps)] = steps
 
-    def put_hour(self, row: Mapping[str, Any]) -> None:
-        """A row of gpu_rollup."""
-        cell = self._cell(row["starts_at"])
-        for values, name in zip(self._lease, LEASE_SERIES, strict=True):
-            values[cell] = row[name]
-        for uuid, means in zip(row["uuids"], row["gpu_values"], strict=True):
-            for values, mean in zip(self._gpu(uuid), means, strict=True):
-                values[cell] = mean
-
-    def put_samples(self, rows: Iterable[Mapping[str, Any]]) -> None:
-        """Rows of gpu_sample, in the order of their times."""
-        by_cell: dict[int, list[Mapping[str, Any]]] = {}
+    def put_cells(self, rows: Iterable[Mapping[str, Any]], since: datetime) -> None:
+        """Rows of app.db.gpus.series.SAMPLES or HOURS, whose cells are counted from `since`."""
+        first = self._cell(since)
         for row in rows:
-            by_cell.setdefault(self._cell(row["at"]), []).append(row)
-        for cell, samples in by_cell.items():
-            for values, name in zip(self._lease, LEASE_SERIES, strict=True):
-                values[cell] = _mean([sample[name] for sample in samples])
-            for uuid, lists in _by_gpu(samples).items():
-                for values, samples_of_gpu in zip(self._gpu(uuid), lists, strict=True):
-                    values[cell] = _mean(samples_of_gpu)
+            series = self._lease if row["uuid"] is None else self._gpu(row["uuid"])
+            for values, means in zip(series, row["values"], strict=True):
+                for cell, mean in zip(row["cells"], means, strict=True):
+                    values[first + cell] = mean
 
     def lease_series(self) -> dict[str, Values]:
         """By the names of LEASE_SERIES, a value for each step."""
@@ -164,7 +154,6 @@ class SeriesGrid:
         return [
             {"uuid": uuid, **dict(zip(GPU_SERIES, map(self._steps, lists), strict=True))}
             for uuid, lists in self._gpus.items()
-            if uuid
         ]
 
     def _cell(self, at: datetime) -> int:
@@ -173,8 +162,6 @@ class SeriesGrid:
     def _gpu(self, uuid: str) -> list[Values]:
         lists = self._gpus.get(uuid)
         if lists is None:
-            if len(self._gpus) > _MOST_GPUS:
-                uuid = ""
             cells: list[Values] = [[None] * self._cells for _ in GPU_SERIES]
             lists = self._gpus.setdefault(uuid, cells)
         return lists
@@ -191,17 +178,6 @@ def mean_steps(cells: Sequence[int | None], width: int) -> Values:
     if width == 1:
         return list(cells)
     return [_mean(cells[start : start + width]) for start in range(0, len(cells), width)]
-
-
-def _by_gpu(samples: Iterable[Mapping[str, Any]]) -> dict[str, list[Values]]:
-    """The values of each GPU in these samples, by series."""
-    found: dict[str, list[Values]] = {}
-    for sample in samples:
-        for place, uuid in enumerate(sample["uuids"]):
-            lists = found.setdefault(uuid, [[] for _ in GPU_SERIES])
-            for values, series in zip(lists, sample["gpu_values"], strict=True):
-                values.append(series[place])
-    return found
 
 
 def _mean(values: Sequence[int | None]) -> int | None:

@@ -1,9 +1,12 @@
 """Series of GPUs: of one lease over days or months, and the utilization of many leases for lists."""
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
+
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.db.core.engine import fetch
 from app.db.core.tenant_scope import parameter
@@ -28,6 +31,8 @@ MOST_LEASES = 100
 MOST_HOURS = 24
 _STEPS = (300, 600, 900, 1200, 1800)
 _MOST_STEPS = 60
+_MOST_THREADS = 2
+"""Series that are made at once, beside the event loop."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +61,7 @@ class GpuMetricsService:
         self._database = context.database
         self._raw_days = context.settings.raw_sample_days
         self._kept_days = context.settings.metrics_days
+        self._threads = asyncio.Semaphore(_MOST_THREADS)
 
     async def series(
         self, principal: Principal, lease_id: str, since: datetime | None, until: datetime | None, step: int | None
@@ -68,19 +74,9 @@ class GpuMetricsService:
             if progress["id"] is None:
                 raise ResourceNotFound
             period = self._period(progress["now"], since, until, step)
-            grid = SeriesGrid(period)
-            samples_since = period.since
-            if not period.is_of_samples and progress["samples_rolled_until"] is not None:
-                samples_since = max(period.since, progress["samples_rolled_until"])
-            query = {**scope, "lease_id": key, "until": period.until}
-            if samples_since < period.until:
-                grid.put_samples(await fetch(connection, statements.SAMPLES, {**query, "since": samples_since}))
-            if samples_since > period.since:
-                stored = statements.HOURS if period.cell == HOUR_SECONDS else statements.SERIES
-                put = grid.put_hour if period.cell == HOUR_SECONDS else grid.put_series
-                for row in await fetch(connection, stored, {**query, "since": floor(period.since, HOUR_SECONDS)}):
-                    put(row)
-        return LeaseSeries(lease_id=key, period=period, lease=grid.lease_series(), gpus=grid.gpu_series())
+            rows = await _rows(connection, {**scope, "lease_id": key}, period, progress["samples_rolled_until"])
+        async with self._threads:
+            return await asyncio.to_thread(_series, key, period, rows)
 
     def _period(self, now: datetime, since: datetime | None, until: datetime | None, step: int | None) -> SeriesPeriod:
         try:
@@ -125,3 +121,41 @@ class GpuMetricsService:
                 for lease_id, values in ordered.items()
             },
         )
+
+
+class _Rows(NamedTuple):
+    """Rows of SAMPLES, and of HOURS or SERIES, with the time from which their cells are counted."""
+
+    recent: Sequence[Mapping[str, Any]]
+    recent_since: datetime
+    stored: Sequence[Mapping[str, Any]]
+    stored_since: datetime
+
+
+async def _rows(
+    connection: AsyncConnection, query: Mapping[str, Any], period: SeriesPeriod, rolled_until: datetime | None
+) -> _Rows:
+    """`query`: the lease within its tenant. `rolled_until`: how far samples are summed up."""
+    recent_since, stored_since = period.since, floor(period.since, HOUR_SECONDS)
+    if not period.is_of_samples and rolled_until is not None:
+        recent_since = max(period.since, rolled_until)
+    recent: Sequence[Mapping[str, Any]] = []
+    stored: Sequence[Mapping[str, Any]] = []
+    query = {**query, "until": period.until, "cell": period.cell}
+    if recent_since < period.until:
+        recent = await fetch(connection, statements.SAMPLES, {**query, "since": recent_since})
+    if recent_since > period.since:
+        statement = statements.HOURS if period.cell == HOUR_SECONDS else statements.SERIES
+        stored = await fetch(connection, statement, {**query, "since": stored_since})
+    return _Rows(recent, recent_since, stored, stored_since)
+
+
+def _series(lease_id: str, period: SeriesPeriod, rows: _Rows) -> LeaseSeries:
+    grid = SeriesGrid(period)
+    grid.put_cells(rows.recent, rows.recent_since)
+    if period.cell == HOUR_SECONDS:
+        grid.put_cells(rows.stored, rows.stored_since)
+    else:
+        for row in rows.stored:
+            grid.put_series(row)
+    return LeaseSeries(lease_id=lease_id, period=period, lease=grid.lease_series(), gpus=grid.gpu_series())

@@ -1,5 +1,6 @@
 """The largest traffic of agents that is accepted, and samples that cannot be summed up: other leases have their sums in time."""
 
+import asyncio
 import time
 from datetime import UTC, datetime, timedelta
 from threading import Event
@@ -10,6 +11,7 @@ import pytest
 
 from app.db.operations.purge import STATEMENTS
 from app.domain.gpu_samples import LEAST_STEP
+from app.domain.gpu_series import MOST_GPUS
 from tests.api.conftest import Caller
 from tests.api.fleet import Fleet
 from tests.api.test_gpu_metrics import ADD, UUIDS, leased
@@ -133,3 +135,36 @@ async def test_samples_that_cannot_be_summed_up_keep_no_other_lease_from_its_sum
             connection.execute(statement)
     left = {row["lease_id"] for row in fleet.run("SELECT lease_id FROM gpu_latest")}
     assert left == {bad, good}, "the rows of leases that are no more were purged"
+
+
+@pytest.mark.parametrize("step", [60, 300, 3600])
+async def test_the_largest_series_are_read_in_time_beside_other_requests(
+    fleet: Fleet, alice: Caller, bob: Caller, step: int
+) -> None:
+    """A day of samples of 16 GPUs, and of another set of them in each half an hour."""
+    lease_id = await leased(fleet, alice)
+    since, until = last_hour()[1] - timedelta(hours=23), last_hour()[1]
+    fill(fleet, [lease_id], since, until)
+    fleet.run("UPDATE gpu_sample SET tenant_id = l.tenant_id FROM lease l WHERE l.id = lease_id")
+    query = {"from": since.isoformat(), "to": until.isoformat(), "step": f"{step}"}
+    slowest, done = 0.0, asyncio.Event()
+
+    async def others() -> None:
+        nonlocal slowest
+        while not done.is_set():
+            began = time.monotonic()
+            assert (await bob.get("/v1/leases", params={"limit": "1"})).status_code == 200
+            slowest = max(slowest, time.monotonic() - began)
+
+    beside = asyncio.create_task(others())
+    started = time.monotonic()
+    found = await asyncio.gather(*(alice.get(f"/v1/leases/{lease_id}/metrics", params=query) for _ in range(4)))
+    seconds = time.monotonic() - started
+    done.set()
+    await beside
+    assert [answer.status_code for answer in found] == [200] * 4
+    body = found[0].json()
+    assert len(body["gpus"]) == MOST_GPUS
+    assert set(body["series"]["gpu_percent"]) == {50}
+    assert seconds < 4 * READ_SECONDS
+    assert slowest < READ_SECONDS / 2

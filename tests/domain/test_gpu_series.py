@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from app.domain.gpu_samples import GPU_SERIES, LEASE_SERIES
-from app.domain.gpu_series import MOST_POINTS, SeriesGrid, SeriesPeriod, WrongPeriod, series_period
+from app.domain.gpu_series import MOST_GPUS, MOST_POINTS, SeriesGrid, SeriesPeriod, WrongPeriod, series_period
 
 NOW = datetime(2026, 11, 24, 10, 7, 30, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -64,23 +64,16 @@ def test_what_cannot_be_answered_names_its_parameter(
     assert raised.value.field == field
 
 
-def sample(at: datetime, percent: int | None, uuid: str = "GPU-a") -> dict[str, Any]:
-    values = dict.fromkeys(LEASE_SERIES, percent)
-    return {"at": at, **values, "uuids": [uuid], "gpu_values": [[percent]] * len(GPU_SERIES)}
+def cells(uuid: str | None, found: dict[int, int | None]) -> dict[str, Any]:
+    """A row of means, as the database gives them."""
+    series = GPU_SERIES if uuid is not None else LEASE_SERIES
+    return {"uuid": uuid, "cells": list(found), "values": [list(found.values())] * len(series)}
 
 
-def test_a_step_is_the_mean_of_its_samples_and_a_gap_is_unknown() -> None:
+def test_a_step_is_the_mean_of_its_cells_and_a_gap_is_unknown() -> None:
     found = period(timedelta(minutes=17, seconds=30), 300)
     grid = SeriesGrid(found)
-    first = found.since
-    grid.put_samples(
-        [
-            sample(first, 10),
-            sample(first + timedelta(minutes=4), 21),
-            sample(first + timedelta(minutes=5), None),
-            sample(first + timedelta(minutes=15), 70, "GPU-b"),
-        ]
-    )
+    grid.put_cells([cells(None, {0: 16, 3: 70}), cells("GPU-a", {0: 16}), cells("GPU-b", {3: 70})], found.since)
     assert grid.lease_series()["gpu_percent"] == [16, None, None, 70]
     series = {gpu["uuid"]: gpu["power_w"] for gpu in grid.gpu_series()}
     assert series == {"GPU-a": [16, None, None, None], "GPU-b": [None, None, None, 70]}
@@ -95,7 +88,7 @@ def test_stored_series_and_samples_after_them_make_one_series() -> None:
         values = dict.fromkeys(LEASE_SERIES, steps)
         row = {"starts_at": starts_at, **values, "uuids": ["GPU-a"], "gpu_values": [steps] * len(GPU_SERIES)}
         grid.put_series(row)
-    grid.put_samples([sample(hour + timedelta(minutes=3), 90)])
+    grid.put_cells([cells(None, {0: 90}), cells("GPU-a", {0: 90})], hour)
     assert grid.lease_series()["gpu_percent"] == [20, 30, 40, 50, 90]
     assert grid.gpu_series()[0]["gpu_percent"] == [20, 30, 40, 50, 90]
 
@@ -103,14 +96,16 @@ def test_stored_series_and_samples_after_them_make_one_series() -> None:
 def test_hours_are_summed_up_to_days() -> None:
     found = period(timedelta(days=9), 86_400)
     grid = SeriesGrid(found)
-    for hour, percent in ((0, 10), (23, 30), (24, 80)):
-        values = dict.fromkeys(LEASE_SERIES, percent)
-        row = {"starts_at": found.since + hour * HOUR, **values, "uuids": [], "gpu_values": []}
-        grid.put_hour(row)
+    grid.put_cells([cells(None, {0: 10, 23: 30, 24: 80})], found.since)
     assert grid.lease_series()["gpu_percent"][:3] == [20, 80, None]
 
 
 def test_a_vm_that_names_thousands_of_gpus_gets_a_few() -> None:
-    grid = SeriesGrid(period())
-    grid.put_samples([sample(NOW - timedelta(minutes=1), 5, f"GPU-{n}") for n in range(1000)])
-    assert len(grid.gpu_series()) <= 65
+    found = period(2 * HOUR, 300)
+    grid = SeriesGrid(found)
+    uuids = [f"GPU-{n}" for n in range(1000)]
+    values = dict.fromkeys(LEASE_SERIES, [5] * 12)
+    starts_at = NOW.replace(minute=0, second=0) - HOUR
+    row = {"starts_at": starts_at, **values, "uuids": uuids, "gpu_values": [[5] * 12] * len(GPU_SERIES) * 1000}
+    grid.put_series(row)
+    assert [gpu["uuid"] for gpu in grid.gpu_series()] == uuids[:MOST_GPUS]
