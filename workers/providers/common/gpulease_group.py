@@ -25,15 +25,15 @@ from typing import Any
 ROOT = os.environ.get("GPULEASE_ROOT", "")
 CONFIG, ENV, HOSTS = "/etc/gpulease/group.json", "/etc/gpulease/group.env", "/etc/gpulease/hosts"
 REDUCE = "GPULEASE_ALLREDUCE"
-BEGIN, END, MARK = "# gpulease group: begin\n", "# gpulease group: end\n", " gpulease-group"
+BEGIN, END, MARK = "# gpulease group: begin", "# gpulease group: end", " gpulease-group"
+# others own parts of these files: bytes that are not ours stay as they are
+AS_IT_IS: Any = {"encoding": "utf-8", "errors": "surrogateescape", "newline": ""}
 
 
 def read(path: str) -> str:
-    try:
-        with open(ROOT + path) as file:
-            return file.read()
-    except FileNotFoundError:
-        return ""
+    with contextlib.suppress(FileNotFoundError), open(ROOT + path, **AS_IT_IS) as file:
+        return str(file.read())
+    return ""
 
 
 def put(path: str, text: str, mode: int = 0o644, owner: tuple[int, int] | None = None) -> None:
@@ -42,7 +42,7 @@ def put(path: str, text: str, mode: int = 0o644, owner: tuple[int, int] | None =
         return
     os.makedirs(os.path.dirname(ROOT + path), exist_ok=True)
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
-    with os.fdopen(os.open(ROOT + path + ".gpulease", flags, mode), "w") as file:
+    with os.fdopen(os.open(ROOT + path + ".gpulease", flags, mode), "w", **AS_IT_IS) as file:
         os.fchmod(file.fileno(), mode)
         if owner:
             os.fchown(file.fileno(), *owner)
@@ -61,9 +61,10 @@ def ask(config: dict[str, Any], report: dict[str, Any] | None = None) -> Any:
 def name_hosts(hosts: list[dict[str, Any]]) -> None:
     put(HOSTS, "".join("%s slots=%d\n" % (one["private_ip"], one["gpus"] or 1) for one in hosts))
     before, _, rest = read("/etc/hosts").partition(BEGIN)
-    before += "\n" if before and not before.endswith("\n") else ""
+    others = before + rest.partition(END)[2].partition("\n")[2]
+    others += "\n" if others and not others.endswith("\n") else ""
     names = "".join("%s node-%d\n" % (one["private_ip"], one["rank"]) for one in hosts)
-    put("/etc/hosts", before + rest.partition(END)[2] + BEGIN + names + END)
+    put("/etc/hosts", "%s%s\n%s%s\n" % (others, BEGIN, names, END))
 
 
 def install_key(key: dict[str, Any], addresses: list[str]) -> None:
@@ -74,7 +75,8 @@ def install_key(key: dict[str, Any], addresses: list[str]) -> None:
         os.makedirs(ROOT + folder, 0o700)
         os.chown(ROOT + folder, *owner)
     put(folder + "/gpulease_group", key["private"], 0o600, owner)
-    others = [line for line in read(folder + "/authorized_keys").splitlines() if not line.endswith(MARK)]
+    lines = read(folder + "/authorized_keys").split("\n")
+    others = [line for line in (lines if lines[-1] else lines[:-1]) if not line.rstrip("\r").endswith(MARK)]
     ours = 'from="%s" %s%s' % (",".join(addresses), key["public"], MARK)
     put(folder + "/authorized_keys", "\n".join([*others, ours, ""]), 0o600, owner)
     lines = ["Host node-* " + " ".join(addresses), "  Port %d" % key["port"], "  IdentityFile ~/.ssh/gpulease_group"]
@@ -96,20 +98,16 @@ def listen(address: str, port: int) -> None:
 
 
 def reaches(address: str, port: int) -> bool:
-    try:
-        socket.create_connection((address, port), timeout=3).close()
-    except OSError:
-        return False
-    return True
+    with contextlib.suppress(OSError), socket.create_connection((address, port), timeout=3):
+        return True
+    return False
 
 
 def has_formed(address: str, port: int) -> bool:
     """Whether a member has checked its group before."""
-    try:
-        with socket.create_connection((address, port), timeout=3) as peer:
-            return peer.recv(1) == b"1"
-    except OSError:
-        return False
+    with contextlib.suppress(OSError), socket.create_connection((address, port), timeout=3) as peer:
+        return peer.recv(1) == b"1"
+    return False
 
 
 def unreachable(addresses: list[str], port: int, seconds: float) -> list[str]:
@@ -156,9 +154,11 @@ def write(config: dict[str, Any], group: dict[str, Any], checked: list[str]) -> 
     """Returns the addresses of the members that the check has reached, `checked` among them, and a report for the API."""
     hosts, rank = group["hosts"], group["rank"]
     addresses = [one["private_ip"] for one in hosts]
-    name_hosts(hosts)
-    if config.get("ssh"):
-        install_key(config["ssh"], addresses)
+    for edit in (lambda: name_hosts(hosts), lambda: config.get("ssh") and install_key(config["ssh"], addresses)):
+        try:  # a file that cannot be edited does not stop the rest
+            edit()
+        except (OSError, ValueError) as error:
+            print("gpulease-group: %r" % error, file=sys.stderr, flush=True)
     others = [one["private_ip"] for one in hosts if one["rank"] != rank and one["private_ip"] not in checked]
     missing = unreachable(others, config["mesh_port"], config["mesh_seconds"])
     values = {"GROUP_ID": group["group_id"], "NODE_RANK": rank, "NNODES": len(hosts)}
