@@ -85,6 +85,8 @@ class _Shortener(ast.NodeTransformer):
             node.returns = None
         elif isinstance(node, ast.arg):
             node.annotation = None
+        elif isinstance(node, ast.ImportFrom) and node.module in ("__future__", "typing"):
+            return None  # annotations alone use them
         elif isinstance(node, ast.AnnAssign) and node.value is not None:
             return ast.copy_location(ast.Assign([node.target], node.value), node)
         return node

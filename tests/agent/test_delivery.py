@@ -30,7 +30,7 @@ class Boot:
             status, kind = self.answers.pop(0) if self.answers else (204, PROBLEM)
             return [status, kind, None]
 
-        agent._post = post  # pyrefly: ignore[bad-assignment]
+        agent._post = post  # pyrefly: ignore[method-assign]
         return agent
 
 

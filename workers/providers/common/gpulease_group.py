@@ -26,8 +26,8 @@ ROOT = os.environ.get("GPULEASE_ROOT", "")
 CONFIG, ENV, HOSTS = "/etc/gpulease/group.json", "/etc/gpulease/group.env", "/etc/gpulease/hosts"
 REDUCE = "GPULEASE_ALLREDUCE"
 BEGIN, END, MARK = "# gpulease group: begin", "# gpulease group: end", " gpulease-group"
-# others own parts of these files: bytes that are not ours stay as they are
-AS_IT_IS: Any = {"encoding": "utf-8", "errors": "surrogateescape", "newline": ""}
+# others own parts of these files: in Latin-1 each byte is a character, and stays as it is
+AS_IT_IS: Any = {"encoding": "latin-1", "newline": ""}
 
 
 def read(path: str) -> str:
