@@ -65,7 +65,7 @@ def isolated(work: Callable[[], Iterator[Any]], seconds: float, always: bool = F
     """What `work` yields, as JSON, and its error or None. A child with a session of its own hangs with a hanging driver."""
     _reap(0.0)
     if _STUCK and not always:
-        return [], {"text": "an earlier question has no answer"}
+        return [], {"text": "no earlier answer"}
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
@@ -144,7 +144,7 @@ def number(text: Any, kind: Any = float) -> Any:
     return kind(found.group(0 if kind is float else 1)) if found else None
 
 
-def output(*command: str) -> str:
+def output(*command: str) -> Any:
     """Standard output of a program. Raises OSError, CalledProcessError and OverflowError. `isolated` ends the program."""
     path = os.environ.get("PATH", "/usr/sbin:/usr/bin:/sbin:/bin") + ":/opt/rocm/bin:/usr/local/nvidia/bin"
     env, none = {"PATH": path, "LC_ALL": "C"}, subprocess.DEVNULL
@@ -152,9 +152,9 @@ def output(*command: str) -> str:
     with program.stdout:
         text = program.stdout.read(MOST_OUTPUT + 1)
     if len(text) > MOST_OUTPUT:
-        raise OverflowError("too much output")
+        raise OverflowError(command[0])
     subprocess.CompletedProcess(command, program.wait()).check_returncode()
-    return str(text.decode("utf-8", "replace"))
+    return text.decode("utf-8", "replace")
 
 
 def uptime() -> float:
@@ -873,7 +873,7 @@ def notify(text: str) -> None:
 def main(arguments: list[str]) -> int:
     """Runs one command. The configuration holds `url`, `token`, `serial`, `benchmark` and `interval`."""
     with suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # what a child leaves behind becomes the agent's own
+        ctypes.CDLL(None).prctl(36, 1)  # what a child leaves behind becomes the agent's own
     options, command = dict(zip(arguments[1::2], arguments[2::2])), arguments[0] if arguments else ""
     if command not in ("run", "proof", "sample", "show", "benchmark") or len(arguments) % 2 == 0:
         print((__doc__ or "See docs/gpu-agent.md of gpulease.").strip(), file=sys.stderr)

@@ -170,7 +170,7 @@ def test_a_driver_that_hangs_is_left_behind_and_reports_still_go_out() -> None:
     assert json.loads(done.stdout) == [
         [[1], {"text": "no answer within 0.2 s"}],
         [[2], None],
-        [[], {"text": "an earlier question has no answer"}],
+        [[], {"text": "no earlier answer"}],
         [[4], None],
     ]
 

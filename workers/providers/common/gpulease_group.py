@@ -30,9 +30,9 @@ BEGIN, END, MARK = "# gpulease group: begin", "# gpulease group: end", " gpuleas
 AS_IT_IS: Any = {"encoding": "latin-1", "newline": ""}
 
 
-def read(path: str) -> str:
+def read(path: str) -> Any:
     with contextlib.suppress(FileNotFoundError), open(ROOT + path, **AS_IT_IS) as file:
-        return str(file.read())
+        return file.read()
     return ""
 
 
