@@ -70,13 +70,14 @@ SUBNETS = (
 """Where the simulated Azure's subnets are."""
 
 GCP_EMAIL = "gpulease@sim-project.iam.gserviceaccount.example"
-_OTHER_CREDENTIALS = ("AWS_", "AZURE_", "GOOGLE_", "CLOUDSDK_")
+_CREDENTIALS = ("AWS_", "AZURE_", "GOOGLE_", "CLOUDSDK_", "ARM_", "MSI_", "IDENTITY_")
+"""How the variables begin that the SDKs of clouds read."""
 
 
 def process_environment(
     home: Home, options: Options, *, database_url: str, broker_url: str, outside: Mapping[str, str]
 ) -> dict[str, str]:
-    """The user's environment, over it what the stack fixes, below it the profile's settings."""
+    """The user's environment, over it what the stack fixes, below it the profile's settings. Nothing of it opens a cloud."""
     fixed = {
         MARKER: str(home.path),
         "GPULEASE_HOME": str(home.path),
@@ -89,7 +90,7 @@ def process_environment(
         "PYTHONSAFEPATH": "1",  # the processes run in the home, whose folders must not be taken for packages
         "NO_PROXY": ",".join(filter(None, [outside.get("NO_PROXY"), "127.0.0.1,localhost"])),
     }
-    theirs = outside if options.config else {**_without_credentials(outside), **SIMULATED_AWS, **SIMULATED_AZURE}
+    theirs = {name: value for name, value in outside.items() if not name.startswith(_CREDENTIALS)}
     # a real VM cannot reach the loopback address
     simulated = {} if options.config else {"GPULEASE_PUBLIC_URL": options.api_url}
     merged = {**PROFILES[options.profile], **simulated, **theirs, **fixed}
@@ -97,8 +98,11 @@ def process_environment(
     return {name: value for name, value in merged.items() if name not in PASSWORD_VARIABLES}
 
 
-def _without_credentials(environment: Mapping[str, str]) -> dict[str, str]:
-    return {name: value for name, value in environment.items() if not name.startswith(_OTHER_CREDENTIALS)}
+def cloud_credentials(options: Options, *, outside: Mapping[str, str]) -> dict[str, str]:
+    """What only the programs get that call clouds: the user's own credentials, or those of the simulated clouds."""
+    if not options.config:
+        return {**SIMULATED_AWS, **SIMULATED_AZURE}
+    return {name: value for name, value in outside.items() if name.startswith(_CREDENTIALS)}
 
 
 def write_accounts(home: Home, options: Options, ssh_port: int) -> None:

@@ -42,6 +42,7 @@ class Program:
     """One supervised program. With `socket`, its processes share one listening socket as file descriptor 0.
 
     `imports`: modules of a Python program that take long to import. supervisord imports them once for all its programs.
+    `calls_clouds`: whether it gets the cloud credentials.
     """
 
     name: str
@@ -53,6 +54,7 @@ class Program:
     stop_seconds: int = 20
     environment: Mapping[str, str] = field(default_factory=dict)
     imports: tuple[str, ...] = ()
+    calls_clouds: bool = False
 
 
 def python(*argv: str) -> tuple[str, ...]:
@@ -105,8 +107,8 @@ def services(
     return [
         shared,
         # not `app.server worker`, which replaces itself by a new interpreter
-        Program(WORKER, python("workers", "worker"), workers, imports=imports),
-        Program(INVENTORY, python("workers", "inventory"), inventories, imports=imports),
+        Program(WORKER, python("workers", "worker"), workers, imports=imports, calls_clouds=True),
+        Program(INVENTORY, python("workers", "inventory"), inventories, imports=imports, calls_clouds=True),
     ]
 
 

@@ -3,7 +3,7 @@
 import subprocess
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import httpx
@@ -12,7 +12,7 @@ from app.local import embedded_postgres, embedded_redis, programs
 from app.local.demo import Credentials, ensure_tenant, has_offerings, known_keys
 from app.local.embedded_postgres import EmbeddedCluster
 from app.local.embedded_redis import EmbeddedRedis
-from app.local.environment import process_environment, write_accounts
+from app.local.environment import cloud_credentials, process_environment, write_accounts
 from app.local.home import CHECKOUT, Home
 from app.local.memory import Memory
 from app.local.options import Options
@@ -39,6 +39,7 @@ class StackPlan:
     broker: EmbeddedRedis | None
     ssh_port: int
     environment: Mapping[str, str]
+    credentials: Mapping[str, str] = field(repr=False)
 
     @property
     def database_url(self) -> str:
@@ -66,7 +67,8 @@ def make_plan(home: Home, options: Options, memory: Memory, outside: Mapping[str
         broker_url=broker.url if broker else str(options.broker_url),
         outside=outside,
     )
-    return StackPlan(home, options, cluster, broker, memory.ssh_port, environment)
+    credentials = cloud_credentials(options, outside=outside)
+    return StackPlan(home, options, cluster, broker, memory.ssh_port, environment, credentials)
 
 
 class Stack:
@@ -89,7 +91,8 @@ class Stack:
         selected = self._programs()
         config = programs.render(plan.home, selected, "root" if postgres_user() else None)
         imports = dict.fromkeys(module for program in selected for module in program.imports)
-        supervisor = launch(plan.home, config, plan.environment, imports)
+        private = {program.name: plan.credentials for program in selected if program.calls_clouds}
+        supervisor = launch(plan.home, config, plan.environment, imports, private)
         self._supervisor = supervisor
         with self._progress.step("program modules"):
             # at the first start, it takes as long to create a database cluster as supervisord's imports

@@ -1,5 +1,6 @@
 """One supervisord as a child of the stack, spoken to over a unix socket."""
 
+import json
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping
@@ -113,12 +114,19 @@ class Supervisor:
             transport.close()
 
 
-def launch(home: Home, config: str, environment: Mapping[str, str], imports: Iterable[str] = ()) -> Supervisor:
+def launch(
+    home: Home,
+    config: str,
+    environment: Mapping[str, str],
+    imports: Iterable[str] = (),
+    private: Mapping[str, Mapping[str, str]] | None = None,
+) -> Supervisor:
     """Start supervisord with this configuration, in the home, without waiting until it takes calls.
 
     It has a session of its own: Ctrl-C reaches the stack alone.
 
     `imports`: modules that supervisord imports first, for the Python programs that it starts.
+    `private`: variables by the name of the one program that gets them. They are in no file, and in no other environment.
     """
     home.logs.mkdir(mode=0o700, exist_ok=True)
     home.supervisor_socket.unlink(missing_ok=True)
@@ -127,7 +135,7 @@ def launch(home: Home, config: str, environment: Mapping[str, str], imports: Ite
     with home.supervisor_output.open("wb") as log:
         child = subprocess.Popen(
             [*argv, "-c", str(home.supervisor_config)],
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=log,
             # without SPT_NOENV, the title of a process may overwrite its environment, which leftovers are known by
@@ -135,6 +143,9 @@ def launch(home: Home, config: str, environment: Mapping[str, str], imports: Ite
             cwd=home.path,
             start_new_session=True,
         )
+    assert child.stdin is not None
+    with child.stdin:
+        child.stdin.write(json.dumps({name: dict(values) for name, values in (private or {}).items()}).encode())
     return Supervisor(home, child)
 
 

@@ -1,5 +1,8 @@
 """`python -m app.local.supervisord`: supervisord that forks Python programs instead of starting new interpreters.
 
+It reads from its standard input, as JSON, variables for single programs: an object of names and values by the
+program's name. Its own environment reaches all programs and therefore holds none of these.
+
 It imports the modules that `--import` names before it starts anything. A program then starts with these modules loaded,
 which saves up to three seconds of CPU, and all programs share their memory.
 
@@ -7,6 +10,7 @@ macOS starts new interpreters, because Apple's frameworks must not be used after
 """
 
 import gc
+import json
 import os
 import runpy
 import signal
@@ -26,11 +30,15 @@ FORKS = sys.platform != "darwin"
 class _ForkingOptions(ServerOptions):
     """The system calls of supervisord. It makes `execve` in the child, after everything else."""
 
+    private: Mapping[str, Mapping[str, str]] = {}
+    """Variables by the program that gets them."""
+
     def execve(self, filename: str, argv: Sequence[str], env: Mapping[str, str]) -> NoReturn:
         """Runs `python -m` in this process, and replaces the process by any other program."""
+        complete = {**env, **self.private.get(env["SUPERVISOR_GROUP_NAME"], {})}
         if FORKS and list(argv[:2]) == [sys.executable, "-m"]:
-            become(argv[2], argv, env)
-        super().execve(filename, argv, env)
+            become(argv[2], argv, complete)
+        super().execve(filename, argv, complete)
 
 
 def become(module: str, argv: Sequence[str], env: Mapping[str, str]) -> NoReturn:
@@ -73,6 +81,7 @@ def _exit_code(end: SystemExit) -> int:
 
 def main(arguments: Sequence[str]) -> None:
     """Takes `--import MODULE` as often as needed, then supervisord's own arguments."""
+    _ForkingOptions.private = json.load(sys.stdin)
     rest = list(arguments)
     # imports leave no garbage: looking for it takes a sixth of their time
     gc.disable()

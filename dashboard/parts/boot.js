@@ -5,6 +5,14 @@ import { mayManageLeases } from "../session.js";
 import { html } from "../ui.js";
 import { Badge, Copy, Facts, Panel } from "./basics.js";
 
+/** The programs that run a start-up script, and where they write: docs/startup-scripts.md. */
+const CLOUD_INIT = ["sudo cloud-init status --long", "sudo cat /var/log/cloud-init-output.log"];
+const SCRIPT_COMMANDS = {
+  aws: CLOUD_INIT,
+  azure: CLOUD_INIT,
+  gcp: ["sudo systemctl status --no-pager google-startup-scripts.service", "sudo journalctl --no-pager -u google-startup-scripts.service"],
+};
+
 /** Members and above see scripts and console output. The API has both only for a time. */
 export function Boot({ lease }) {
   const failed = lease.attempts_count > 0 && lease.state !== "active";
@@ -22,13 +30,14 @@ export function Boot({ lease }) {
 
 function Script({ lease, script }) {
   const [kind, state, meaning] = scriptState(lease);
-  const ssh = lease.connection?.ssh_command;
+  const ssh = !lease.terminal && lease.connection?.ssh_command;
+  const [result, output] = SCRIPT_COMMANDS[lease.placement?.provider] ?? [];
   return html`
     <${Panel} title="Start-up script" wide>
       <${Facts} rows=${[
         ["Status", html`<span><${Badge} state=${state} kind=${kind} /> ${meaning}</span>`],
-        ssh && !lease.terminal && ["Result", html`<${Copy} text=${`${ssh} sudo cloud-init status --long`} label="the command that shows the result" />`],
-        ssh && !lease.terminal && ["Output", html`<${Copy} text=${`${ssh} sudo cat /var/log/cloud-init-output.log`} label="the command that shows the output" />`],
+        ssh && result && ["Result", html`<${Copy} text=${`${ssh} ${result}`} label="the command that shows the result" />`],
+        ssh && output && ["Output", html`<${Copy} text=${`${ssh} ${output}`} label="the command that shows the output" />`],
       ]} />
       <details><summary class="muted">Show the script</summary><${Copy} text=${script} label="the start-up script" block /></details>
     <//>

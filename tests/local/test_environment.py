@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from app.local.environment import process_environment, write_accounts
+from app.local.environment import cloud_credentials, process_environment, write_accounts
 from app.local.home import Home
 from app.local.options import parse
 from app.local.profiles import PROFILES
+from app.local.programs import cloud, services
 from app.settings import Settings, load_accounts
 from workers.providers.gcp.settings import GcpAccount
 
@@ -19,24 +20,39 @@ def environment(home: Home, *argv: str, **outside: str) -> dict[str, str]:
     )
 
 
+def credentials(*argv: str, **outside: str) -> dict[str, str]:
+    return cloud_credentials(parse(argv, outside), outside=outside)
+
+
+OWN = {
+    "AWS_ACCESS_KEY_ID": "AKIAREAL",
+    "AWS_PROFILE": "work",
+    "GOOGLE_APPLICATION_CREDENTIALS": "/elsewhere/key.json",
+    "CLOUDSDK_CORE_PROJECT": "work",
+    "AZURE_CLIENT_SECRET": "real",
+    "AZURE_CLIENT_ID": "me",
+}
+
+
 def test_the_users_cloud_credentials_never_reach_the_simulated_cloud(tmp_path: Path) -> None:
-    outside = {"AWS_ACCESS_KEY_ID": "AKIAREAL", "AWS_PROFILE": "work", "AWS_SESSION_TOKEN": "t"}
-    outside |= {"GOOGLE_APPLICATION_CREDENTIALS": "/elsewhere/key.json", "CLOUDSDK_CORE_PROJECT": "work"}
-    seen = environment(Home(tmp_path), **outside, AZURE_CLIENT_SECRET="real", AZURE_CLIENT_ID="me")
-    assert seen["AZURE_CLIENT_SECRET"] != "real"
-    assert "AZURE_CLIENT_ID" not in seen
-    assert seen["AWS_ACCESS_KEY_ID"] != "AKIAREAL"
-    assert not {"AWS_PROFILE", "AWS_SESSION_TOKEN", "GOOGLE_APPLICATION_CREDENTIALS"} & seen.keys()
-    assert "CLOUDSDK_CORE_PROJECT" not in seen
+    assert not OWN.keys() & environment(Home(tmp_path), **OWN).keys()
+    seen = credentials(**OWN)
+    assert not set(OWN.values()) & set(seen.values())
     assert seen["AWS_EC2_METADATA_DISABLED"] == "true"
 
 
-def test_with_accounts_of_ones_own_the_users_environment_stays(tmp_path: Path) -> None:
-    outside = {"AWS_PROFILE": "work", "GPULEASE_CONFIG": "mine.toml"}
+def test_accounts_of_ones_own_have_the_users_credentials_in_the_programs_that_call_clouds_alone(tmp_path: Path) -> None:
+    outside = {**OWN, "GPULEASE_CONFIG": "mine.toml", "LANG": "C.UTF-8"}
     seen = environment(Home(tmp_path), **outside)
-    assert seen["AWS_PROFILE"] == "work"
-    assert seen["GPULEASE_CONFIG"] == "mine.toml"
-    assert "AWS_EC2_METADATA_DISABLED" not in seen
+    assert (seen["GPULEASE_CONFIG"], seen["LANG"]) == ("mine.toml", "C.UTF-8")
+    assert not OWN.keys() & seen.keys()
+    assert credentials(**outside) == OWN
+
+
+def test_workers_and_inventories_alone_call_clouds(tmp_path: Path) -> None:
+    programs = services(host="127.0.0.1", port=1, api=2, workers=1, inventories=1, adapters=[])
+    programs.append(cloud(Home(tmp_path), 2, 3, "fast", 0))
+    assert {program.name for program in programs if program.calls_clouds} == {"worker", "inventory"}
 
 
 def test_what_the_user_sets_wins_over_the_profile(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -53,11 +53,11 @@ def home() -> Iterator[Home]:
 def launched(home: Home) -> Iterator[Launch]:
     started: list[Supervisor] = []
 
-    def start(*programs: Program) -> Supervisor:
+    def start(*programs: Program, private: Mapping[str, Mapping[str, str]] | None = None) -> Supervisor:
         user = "root" if os.geteuid() == 0 else None
         imports = [module for program in programs for module in program.imports]
         environment = {**os.environ, MARKER: str(home.path)}
-        supervisor = launch(home, render(home, programs, user), environment, imports)
+        supervisor = launch(home, render(home, programs, user), environment, imports, private)
         started.append(supervisor)
         supervisor.await_calls()
         return supervisor
@@ -96,6 +96,21 @@ def test_nothing_starts_before_it_is_told_to(home: Home, launched: Launch) -> No
     supervisor.start("one")
     assert wait_until(lambda: is_up(home, "one"), timeout=10)
     assert [process.state for process in supervisor.processes("two")] == ["STOPPED"]
+
+
+def test_a_secret_of_one_program_is_in_no_other_environment_and_in_no_file(home: Home, launched: Launch) -> None:
+    show = "import os\nprint('SECRET' in os.environ, flush=True)\n" + SLEEPER
+    programs = [program(home, "with", show), program(home, "without", show)]
+    supervisor = launched(*programs, private={"with": {"SECRET": "s3cret-value"}})
+    for one in programs:
+        supervisor.start(one.name)
+    assert wait_until(lambda: is_up(home, "with") and is_up(home, "without"), timeout=10)
+    assert last_lines(home.logs / "with.log").split()[0] == "True"
+    assert last_lines(home.logs / "without.log").split()[0] == "False"
+    holders = [process for process in processes_of(home) if "SECRET" in process.environ()]
+    assert [script_of(process) for process in holders] == ["with"]
+    files = [path for path in home.path.rglob("*") if path.is_file()]
+    assert not [path for path in files if b"s3cret-value" in path.read_bytes()]
 
 
 def test_a_killed_program_comes_back(home: Home, launched: Launch) -> None:

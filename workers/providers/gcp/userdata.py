@@ -30,9 +30,13 @@ mkdir -p "$state"
 """
 _READY = """touch "$state/installed"
 fi
-curl -sf -m 10 --retry 30 --retry-delay 2 --retry-all-errors -o /dev/null -X PUT -H 'Metadata-Flavor: Google' -d 1 \\
-  http://metadata.google.internal/computeMetadata/v1/instance/guest-attributes/gpulease/ready
+for try in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30; do
+curl -sf -m 10 -o /dev/null -X PUT -H 'Metadata-Flavor: Google' -d 1 \\
+  http://metadata.google.internal/computeMetadata/v1/instance/guest-attributes/gpulease/ready && break
+sleep 2
+done
 """
+"""An image may have a curl of 2018, whose own repetition does not cover all errors: the script repeats by itself."""
 _SCRIPT = """[ -e "$state/started" ] && exit 0
 touch "$state/started"
 exec "$state/startup-script"

@@ -74,6 +74,32 @@ def test_no_script_leaves_its_place(machine: Machine, text: str) -> None:
     assert (machine.state / "startup-script").read_text() == f"#!/bin/true\n{text}"
 
 
+OLD_CURL = """#!/bin/bash
+# knows the options of 7.58 that are named here; fails as often as the file says
+while [ $# -gt 0 ]; do
+  case $1 in
+    -s|-f|-sf) shift ;;
+    -m|-o|-X|-H|-d) shift 2 ;;
+    --retry|--retry-delay) shift 2 ;;
+    -*) echo "curl: option $1: is unknown" >&2; exit 2 ;;
+    *) url=$1; shift ;;
+  esac
+done
+echo "curl $url" >>LOG
+[ "$(wc -l <LOG)" -gt FAILURES ] || exit 22
+"""
+
+
+@pytest.mark.parametrize(("failures", "calls"), [(0, 1), (3, 4), (29, 30), (99, 30)])
+def test_a_curl_of_2018_tells_the_readiness_and_is_repeated(machine: Machine, failures: int, calls: int) -> None:
+    tool = machine.folder / "tools" / "curl"
+    tool.write_text(OLD_CURL.replace("LOG", str(machine.log)).replace("FAILURES", str(failures)))
+    (tool.parent / "sleep").write_text("#!/bin/sh\n")
+    (tool.parent / "sleep").chmod(0o755)
+    machine.boot(userdata.script(spec(startup_script=f"#!/bin/sh\necho tenant >>{machine.log}\n")))
+    assert machine.log.read_text().splitlines() == [f"curl {ATTRIBUTE}"] * calls + ["tenant"]
+
+
 def test_without_a_script_only_the_readiness_is_told(machine: Machine) -> None:
     machine.boot(userdata.script(spec(startup_script=None)))
     assert [line.split()[0] for line in machine.log.read_text().splitlines()] == ["curl"]
