@@ -158,7 +158,7 @@ def output(*command: str) -> Any:
 
 
 def uptime() -> float:
-    """Seconds since the boot: they go on evenly, whatever becomes of the clock."""
+    """Seconds since the boot, which no change of the clock moves."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 

@@ -154,7 +154,7 @@ class SampleReport:
     def timely(self, now: datetime) -> "SampleReport":
         """With times that can be true. `now`: of its arrival, by the database's clock.
 
-        An agent sends a sample as soon as it has taken it, so the newest one tells the VM's clock. Where that cannot be
+        An agent sends a sample as soon as it has taken it, so the newest one shows the VM's clock. Where that cannot be
         right, times count from the arrival. An older sample that is not before its successor was taken by another clock.
         """
         newest = self.samples[-1].at

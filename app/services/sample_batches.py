@@ -258,9 +258,8 @@ def _must_judge(due: _Due) -> bool:
     row = due.row
     if not _is_same(row) or row["is_unjudged"]:
         return True
-    newest = {"sample": due.report.samples[-1], "xids": due.report.xids}
-    stored = {"sample": orjson.loads(row["sample"]), "xids": orjson.loads(row["xids"])}
-    return _evidence(stored) != _evidence(orjson.loads(orjson.dumps(newest)))
+    newest = orjson.loads(orjson.dumps({"sample": due.report.samples[-1], "xids": due.report.xids}))
+    return _evidence({name: orjson.loads(row[name]) for name in newest}) != _evidence(newest)
 
 
 def _evidence(report: Mapping[str, Any]) -> tuple[Any, ...]:
