@@ -37,6 +37,7 @@ def proof(vm: Vm, manufacturer: str, found: Sequence[Device], at: float) -> dict
         "source": "amd-smi" if amd else "nvml",
         "driver_version": "6.14.14" if amd else DRIVER_VERSION,
         "cuda_version": None if amd else CUDA_VERSION,
+        "driver_gpus": len(found) if found else None,
         "gpus": [_gpu(device) for device in found],
         "xids": [{"code": code, "gpu": _PCI, "at": round(at, 3)} for code in vm.gpus.xids],
         "errors": [],
