@@ -1,5 +1,6 @@
 """Whether the service can do its work."""
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,6 +12,7 @@ from app.settings.providers import without_own_end
 
 _STALE_SECONDS = 60.0
 _KINDS = ("worker", "inventory")
+_CLOCK_SECONDS = 5.0
 _DEADMAN = "deadman"
 _DEADMAN_STALE_SECONDS = 900.0
 """A pass every five minutes may miss two."""
@@ -40,6 +42,7 @@ class HealthService:
                 beats = (await connection.execute(statements.HEARTBEATS)).mappings().all()
                 deadman = (await connection.execute(statements.needs_deadman(without_own_end()))).scalar_one()
                 read_only = (await connection.execute(statements.READ_ONLY)).scalar_one()
+                ahead = time.time() - (await connection.execute(statements.CLOCK)).scalar_one()
                 session = await self._database.session_problem(connection) or "ok"
         except DatabaseUnavailable:
             return Readiness(ready=False, checks={"database": "unavailable", "schema": "unknown", "session": "unknown"})
@@ -49,10 +52,27 @@ class HealthService:
         missing = _missing(beats, stale)
         return Readiness(
             ready=database == schema == session == "ok",
-            checks={"database": database, "schema": schema, "session": session}
+            checks={
+                "database": database,
+                "schema": schema,
+                "session": session,
+                "clock": "wrong" if _is_wrong(ahead) else "ok",
+            }
             | {one: "missing" if one in missing else "ok" for one in stale},
-            warnings=[_warning(kind, seconds) for kind, seconds in missing.items()],
+            warnings=[_warning(kind, seconds) for kind, seconds in missing.items()] + _clock_warnings(ahead),
         )
+
+
+def _clock_warnings(ahead: float) -> list[str]:
+    """`ahead`: seconds that the host's clock is ahead of the database's."""
+    if not _is_wrong(ahead):
+        return []
+    where = "ahead of" if ahead > 0 else "behind"
+    return [f"the host's clock is {abs(ahead):.0f} s {where} the database's; its rate limits count in other windows"]
+
+
+def _is_wrong(ahead: float) -> bool:
+    return abs(ahead) > _CLOCK_SECONDS
 
 
 def _missing(beats: Any, stale: Mapping[str, float]) -> dict[str, float]:

@@ -171,7 +171,6 @@ class SampleBatches:
             _answer(due.item, None if due.row["lease_id"] in stored else too_soon(self._step))
 
     def _row(self, report: SampleReport, row: Mapping[str, Any]) -> dict[str, Any]:
-        """The new row of gpu_latest, and the samples to store."""
         labels = _labels(report, row)
         stored, run, refused = self._to_store(report, row, labels)
         newest = report.samples[-1].only(labels.uuids)
@@ -274,10 +273,10 @@ def _answer(item: _Item, error: Exception | None = None) -> None:
     """Its first answer counts."""
     if item.answer.done():
         return
-    if error is None:
-        item.answer.set_result(None)
-    else:
+    if error is not None:
         item.answer.set_exception(error)
+    else:
+        item.answer.set_result(None)
 
 
 def _refuse_all(items: Iterable[_Item], error: Exception) -> None:

@@ -1,5 +1,7 @@
 """Health, as load balancers see it."""
 
+import time
+
 import psycopg
 import pytest
 from fastapi import FastAPI
@@ -9,7 +11,7 @@ from app.services.container import Services
 from tests.api.conftest import Caller
 from tests.databases import end_connections, hang_up
 
-FINE = {"database": "ok", "schema": "ok", "session": "ok"}
+FINE = {"database": "ok", "schema": "ok", "session": "ok", "clock": "ok"}
 
 
 async def test_a_process_that_answers_is_alive(anonymous: Caller) -> None:
@@ -51,6 +53,17 @@ async def test_an_account_at_azure_needs_the_dead_man_switch_heard_of(
     with psycopg.connect(database_url, autocommit=True) as connection:
         connection.execute("UPDATE worker_heartbeat SET seen_at = now() - interval '16 minutes'")
     assert (await anonymous.get("/readyz")).json()["checks"]["deadman"] == "missing"
+
+
+@pytest.mark.parametrize(("wrong", "words"), [(-1200, "1200 s behind"), (1200, "1200 s ahead of")])
+async def test_a_host_with_a_wrong_clock_is_ready_with_a_warning(
+    anonymous: Caller, monkeypatch: pytest.MonkeyPatch, wrong: int, words: str
+) -> None:
+    right = time.time
+    monkeypatch.setattr(time, "time", lambda: right() + wrong)
+    found = (await anonymous.get("/readyz")).json()
+    assert (found["ready"], found["checks"]["clock"]) == (True, "wrong")
+    assert any(words in warning for warning in found["warnings"])
 
 
 async def test_another_schema_is_not_ready(anonymous: Caller, database_url: str) -> None:

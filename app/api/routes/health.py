@@ -40,7 +40,7 @@ async def get_readiness(services: UseServices) -> Response:
     """Check that the process can serve requests.
 
     The database must respond, accept writes, have the schema that this version expects, and run statements with the API's own role.
-    `warnings` reports missing workers, and a missing dead-man switch where one is required.
+    `warnings` reports missing workers, a host's clock that differs from the database's, and a missing dead-man switch where one is required.
     """
     found = await services.health.readiness()
     view = ReadinessView(ready=found.ready, checks=found.checks, warnings=found.warnings)

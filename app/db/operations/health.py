@@ -8,6 +8,9 @@ from app.db.core.server_state import IS_READ_ONLY
 from app.db.core.statements import AnySelect
 from app.db.schema.tables import account, worker_heartbeat
 
+CLOCK = text("SELECT CAST(extract(epoch FROM clock_timestamp()) AS double precision)")
+"""Seconds since 1970, by the database's clock."""
+
 SCHEMA_REVISION = text("SELECT version_num FROM alembic_version")
 
 READ_ONLY = text(f"SELECT {IS_READ_ONLY} = 'on'")
