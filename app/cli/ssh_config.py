@@ -24,6 +24,9 @@ _HEADER = "# Written by `gpulease ssh-config`, which replaces the whole file.\n"
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 _TENANT = re.compile(r"tenant_[A-Za-z0-9]+")
 _BLOCK = re.compile(r"(host|match)[\s=]", re.IGNORECASE)
+_ESCAPED = str.maketrans(
+    {'"': '\\"', "\\": 4 * "\\", "%": "[%%]", "$": "[$]", "*": "[*]", "?": "[?]", "[": "[[]"},
+)
 _INCLUDE = re.compile(r"include[\s=]+(.*)", re.IGNORECASE)
 
 
@@ -78,7 +81,7 @@ def install(path: Path, text: str) -> Path | None:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         write_private(path, text)
         before = main.read_text(encoding="utf-8") if main.exists() else ""
-        line = _include(path.parent / "*.config")
+        line = _include(path.parent)
         if is_included(before, line):
             return None
         # a link leads to the file that its owner keeps elsewhere
@@ -106,9 +109,17 @@ def _included(line: str) -> str:
     return found[1].strip() if found else ""
 
 
-def _include(pattern: Path) -> str:
-    text = str(pattern)
-    return f'Include "{text}"' if re.search(r"\s", text) else f"Include {text}"
+def _include(directory: Path) -> str:
+    """The line for the files of a folder. Raises CliError for a path with control characters.
+
+    The argument is a pattern in quotes, which OpenSSH unquotes, expands (from 9.9 on) and then matches. `[%%]` is one
+    percent sign before and after 9.9.
+    """
+    text = str(directory.absolute())
+    if not text.isprintable():
+        msg = f"the folder {text!r} has characters that no line of ~/.ssh/config can hold: use --print"
+        raise CliError(msg)
+    return f'Include "{text.translate(_ESCAPED)}/*.config"'
 
 
 def _hosts(session: Session, leases: Iterable[Json]) -> Iterator[tuple[str, Target]]:

@@ -88,8 +88,15 @@ def state_directory(environ: Mapping[str, str]) -> Path:
 
 
 def quoted(path: Path) -> str:
-    """Quotes a value for ssh's configuration: spaces are kept, and `%` starts no token."""
-    return '"{}"'.format(str(path).replace("%", "%%"))
+    """Quotes a value for ssh's configuration: spaces are kept, and `%` starts no token.
+
+    Raises CliError for a path that ssh would not read as it is: control characters, and `${`, which has no escape.
+    """
+    text = str(path)
+    if not text.isprintable() or "${" in text:
+        msg = f"OpenSSH cannot read the path {text!r}: use another one"
+        raise CliError(msg)
+    return '"{}"'.format(text.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%"))
 
 
 def write_private(path: Path, text: str) -> None:

@@ -1,15 +1,22 @@
 """`gpulease ssh-config`: the aliases, and the line that includes them."""
 
+import fnmatch
+import re
+import shutil
 import stat
+import string
+import subprocess
 from pathlib import Path
 
 import pytest
 
-from app.cli.ssh_config import is_included
+from app.cli.errors import CliError
+from app.cli.ssh_config import config_file, install, is_included, render
+from app.cli.ssh_target import target
 from tests.cli.conftest import Cli
 from tests.cli.fake_api import ACTIVE, BOOTING, PROVISIONING, TENANT_ID, FakeApi, Json, a_lease
 
-INCLUDE = "Include /h/.ssh/gpulease/*.config"
+INCLUDE = 'Include "/h/.ssh/gpulease/*.config"'
 
 
 @pytest.fixture
@@ -67,7 +74,7 @@ def test_the_include_line_comes_first_and_once(api: FakeApi, cli: Cli, home: Pat
     config.chmod(0o644)
     for _ in range(2):
         assert cli("ssh-config").exit_code == 0
-    assert config.read_text() == f"Include {home}/.ssh/gpulease/*.config\n\nHost other\n  User me\n"
+    assert config.read_text() == f'Include "{home}/.ssh/gpulease/*.config"\n\nHost other\n  User me\n'
 
 
 def test_a_linked_configuration_stays_a_link(api: FakeApi, cli: Cli, home: Path) -> None:
@@ -77,7 +84,7 @@ def test_a_linked_configuration_stays_a_link(api: FakeApi, cli: Cli, home: Path)
     (home / ".ssh" / "config").symlink_to(real)
     assert cli("ssh-config").exit_code == 0
     assert (home / ".ssh" / "config").is_symlink()
-    assert real.read_text() == f"Include {home}/.ssh/gpulease/*.config\n"
+    assert real.read_text() == f'Include "{home}/.ssh/gpulease/*.config"\n'
 
 
 def test_aliases_of_ended_leases_go(api: FakeApi, cli: Cli, home: Path) -> None:
@@ -141,3 +148,66 @@ def test_a_key_without_tenant_and_a_tenant_that_is_no_file_name_are_refused(api:
 )
 def test_an_include_counts_only_before_the_first_block(config: str, included: bool) -> None:
     assert is_included(config, INCLUDE) is included
+
+
+ODD_HOMES = [
+    *(f"a{odd}b" for odd in string.punctuation + " é" if odd != "/"),
+    "a%hb",
+    "a[x]b",
+    "[!a]",
+    "~",
+    "a b'c",
+    "#x",
+]
+
+
+def written(home: Path) -> Path:
+    """The configuration of a user with that home folder, after `gpulease ssh-config` with one lease."""
+    home.mkdir()
+    vm = target(active(1))
+    main = install(
+        config_file({"HOME": str(home)}, TENANT_ID), render({"train-1.gpulease": vm}, home / "keys", home / "my id")
+    )
+    assert main is not None
+    return main
+
+
+def unquoted(argument: str) -> str:
+    """What OpenSSH 8.7 and later match: the text in quotes without its backslashes, with `%%` for a percent sign."""
+    assert (argument[0], argument[-1]) == ('"', '"')
+    text = re.sub(r'\\(["\\])', r"\1", argument[1:-1])
+    assert "${" not in text
+    assert not re.search(r"%(?!%)", text.replace("%%", ""))
+    return text.replace("%%", "%").replace("\\\\", "[\\]")
+
+
+def test_the_include_line_names_the_files_of_any_home_folder_and_no_others(tmp_path: Path) -> None:
+    lines = {name: written(tmp_path / name).read_text().splitlines()[0] for name in ODD_HOMES}
+    files = {f"{tmp_path / name}/.ssh/gpulease/{TENANT_ID}.config": name for name in ODD_HOMES}
+    for name, line in lines.items():
+        command, _, argument = line.partition(" ")
+        assert command == "Include"
+        found = [files[path] for path in files if fnmatch.fnmatchcase(path, unquoted(argument))]
+        assert found == [name], line
+
+
+def test_openssh_reads_what_was_written_in_any_home_folder(tmp_path: Path) -> None:
+    """The program itself, where the machine has it."""
+    program = shutil.which("ssh")
+    for name in ODD_HOMES if program else ():
+        main = written(tmp_path / name)
+        argv = [str(program), "-G", "-F", str(main), "train-1.gpulease"]
+        done = subprocess.run(argv, capture_output=True, text=True, check=False, env={"HOME": str(tmp_path)})
+        assert done.returncode == 0, (name, done.stderr)
+        shown = done.stdout.replace("%%", "%")  # some options are printed as they were written
+        read = dict(line.partition(" ")[::2] for line in shown.splitlines())
+        assert read["hostname"] == "203.0.113.1", name
+        assert read["userknownhostsfile"].strip('"') == f"{main.parent.parent}/keys/lease_01-1.known", name
+        assert read["identityfile"].strip('"') == f"{main.parent.parent}/my id", name
+
+
+@pytest.mark.parametrize("name", ["a\nb", "a\x7fb", "a${HOME}b"])
+def test_a_home_folder_that_no_line_can_hold_changes_nothing(tmp_path: Path, name: str) -> None:
+    with pytest.raises(CliError, match=r"cannot|no line"):
+        written(tmp_path / name)
+    assert not (tmp_path / name / ".ssh" / "config").exists()
