@@ -6,6 +6,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+from app.cli import repeats
 from app.services.errors import every_error
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -40,6 +41,16 @@ def synchronous(source: str) -> str:
     for pattern, replacement in _TO_SYNC:
         source = re.sub(pattern, replacement, source)
     return source
+
+
+SHARED = ("network", "paths", "repeats")
+"""Modules of the command line that the Python client has too: one rule for both."""
+
+
+def shared(name: str) -> str:
+    """The module of the Python client that is a copy of one of the command line."""
+    source = (ROOT / "app" / "cli" / f"{name}.py").read_text(encoding="utf-8")
+    return source.replace("from app.cli.", "from gpulease_client.")
 
 
 def version() -> str:
@@ -103,6 +114,19 @@ def python_problems() -> str:
     )
 
 
+_TABLE = "After which answers a request is repeated; made from `app/cli/repeats.py`, which explains it."
+
+
+def repeated_answers() -> dict[str, Any]:
+    """The table of `app/cli/repeats.py` as JSON."""
+    return {
+        "methods": sorted(repeats.METHODS),
+        "refused": sorted(repeats.REFUSED),
+        "unknown": sorted(repeats.UNKNOWN),
+        "inFlight": repeats.IN_FLIGHT,
+    }
+
+
 def typescript_facts(description: Path) -> str:
     """The module `described.ts`."""
     codes = " |\n  ".join(json.dumps(error.code) for error in every_error())
@@ -110,6 +134,7 @@ def typescript_facts(description: Path) -> str:
     return (
         "// Facts of the API's description. Made by `make clients`.\n"
         f'export const VERSION = "{version()}";\n\n'
+        f"/** {_TABLE} */\nexport const REPEATS = {json.dumps(repeated_answers(), indent=2)};\n\n"
         f"/** POST to these paths takes an idempotency key. */\nexport const KEYED_POSTS = [\n{paths}];\n\n"
         f"/** The known error codes. The list may grow. */\nexport type ProblemCode =\n  {codes};\n"
     )

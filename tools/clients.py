@@ -39,6 +39,8 @@ def write_python(into: Path, description: Path = DESCRIPTION) -> None:
     (package / "_described.py").write_text(client_sources.python_facts(description), encoding="utf-8")
     (package / "event.py").write_text(client_sources.python_events(description), encoding="utf-8")
     (package / "problems.py").write_text(client_sources.python_problems(), encoding="utf-8")
+    for name in client_sources.SHARED:
+        (package / f"{name}.py").write_text(client_sources.shared(name), encoding="utf-8")
     (package / "_sync").mkdir()
     for path in sorted((package / "_async").glob("*.py")):
         twin = client_sources.synchronous(path.read_text(encoding="utf-8"))

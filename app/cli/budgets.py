@@ -9,6 +9,7 @@ from app.cli import completion, lookup, output, values
 from app.cli.command import command
 from app.cli.keys import key_id
 from app.cli.layout import Layout
+from app.cli.paths import path_of
 from app.cli.session import Session
 
 if TYPE_CHECKING:
@@ -156,4 +157,4 @@ def delete(session: Session, budget: Reference) -> None:
 
 
 def _path(api: "Api", reference: str) -> str:
-    return f"{PATH}/{lookup.listed_id(api, PATH, reference, 'budget')}"
+    return path_of(PATH, lookup.listed_id(api, PATH, reference, "budget"))

@@ -1,17 +1,18 @@
 """The HTTP client: one httpx client, errors as exceptions, safe retries, and pagination."""
 
-import ssl
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 import httpx
 
-from app.cli import times
+from app.cli import repeats, times
 from app.cli.config import Endpoint
-from app.cli.errors import ApiError, CliError, Json, NotConfiguredError, ProblemError, UnexpectedAnswerError
+from app.cli.errors import ApiError, CliError, Json, NotConfiguredError, ProblemError, Unanswered, UnexpectedAnswerError
 from app.cli.errors import UnreachableError as Unreachable
+from app.cli.network import find_proxy, tls_context
+from app.cli.paths import check_path
 
 Params = Mapping[str, str | int | bool | Sequence[str] | None]
 
@@ -20,11 +21,10 @@ _PAGE = 200
 _TIMEOUT = httpx.Timeout(30.0, connect=5.0)
 _STREAM = httpx.Timeout(45.0, connect=5.0)
 "A stream sends a comment every 15 seconds."
-_NOT_MODIFIED, _CONFLICT, _TOO_MANY = 304, 409, 429
-_COME_BACK = frozenset({_TOO_MANY, 503})
-_SAFE = frozenset({"GET", "HEAD"})
-_NO_TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-"""Trusts nobody."""
+_NO_CONTENT, _NOT_MODIFIED, _CONFLICT = 204, 304, 409
+_READS = frozenset({"GET", "HEAD"})
+_DECIDED = frozenset({400, 404, _CONFLICT, 422})
+"A problem with this status is also the answer to earlier tries with the same key."
 
 
 @dataclass(frozen=True)
@@ -39,8 +39,13 @@ class Call:
 
     @property
     def repeatable(self) -> bool:
-        """True when a retry has no further effect: reads, and creations with an idempotency key."""
-        return self.method in _SAFE or "Idempotency-Key" in (self.headers or {})
+        """True when a retry has no further effect."""
+        return self.method in repeats.METHODS or self.key is not None
+
+    @property
+    def key(self) -> str | None:
+        """The idempotency key."""
+        return (self.headers or {}).get("Idempotency-Key")
 
 
 class Api:
@@ -94,23 +99,23 @@ class Api:
             with self._http.stream(
                 "GET", path, params=_query(params), headers={"Accept": "text/event-stream", **headers}, timeout=_STREAM
             ) as response:
-                if not response.is_success:
+                if not response.is_success or "html" in response.headers.get("Content-Type", ""):
                     response.read()
                     raise _error(self._url, response, _json(response))
                 yield ""
                 yield from response.iter_lines()
-        except httpx.TransportError as error:
+        except httpx.RequestError as error:
             raise Unreachable(self._url, _reason(error), connected=True) from None
 
     def download(self, path: str, params: Params | None, media_type: str) -> Iterator[bytes]:
         """The content of a document that may be large, as it arrives. Raises CliError when the connection breaks."""
         try:
             with self._http.stream("GET", path, params=_query(params), headers={"Accept": media_type}) as response:
-                if not response.is_success:
+                if not response.is_success or "html" in response.headers.get("Content-Type", ""):
                     response.read()
                     raise _error(self._url, response, _json(response))
                 yield from response.iter_bytes()
-        except httpx.TransportError as error:
+        except httpx.RequestError as error:
             raise Unreachable(self._url, _reason(error), connected=True) from None
 
     def create(self, path: str, body: Json | None = None, *, idempotency_key: str | None = None) -> Json:
@@ -161,15 +166,27 @@ class Api:
         return self._parsed(self._send(call))
 
     def _send(self, call: Call) -> httpx.Response:
-        repeats = _REPEATS if call.repeatable else 0
+        """The answer to a call, after as many tries as the table of `repeats` allows. Raises CliError for no answer."""
+        tries, unanswered = _REPEATS, False
         while True:
             outcome = self._exchange(call)
-            wait = _wait(outcome) if repeats else None
+            unanswered = _is_unanswered(outcome) or (unanswered and not _is_decided(outcome))
+            wait = _wait(call, outcome, sent=unanswered) if tries else None
             if wait is None:
-                return _response(outcome)
-            repeats -= 1
+                return self._last(call, outcome, unanswered=unanswered)
+            tries -= 1
             self._note(f"{_why(outcome)}; retrying in {wait:g} s")
             self._pause(wait)
+
+    def _last(self, call: Call, outcome: httpx.Response | Unreachable, *, unanswered: bool) -> httpx.Response:
+        """The answer of the last try. Its error says when the call may have been carried out."""
+        try:
+            self._parsed(_response(outcome))
+        except CliError as error:
+            if unanswered and call.method not in _READS:
+                error.unanswered = Unanswered(call.method, call.path, call.key)
+            raise
+        return _response(outcome)
 
     def _exchange(self, call: Call) -> httpx.Response | Unreachable:
         try:
@@ -181,27 +198,33 @@ class Api:
             raise NotConfiguredError(msg) from None
         except httpx.TimeoutException as error:
             return Unreachable(self._url, "no response in time", connected=not isinstance(error, httpx.ConnectTimeout))
-        except httpx.TransportError as error:
-            connected = not isinstance(error, httpx.ConnectError)
-            return Unreachable(self._url, _reason(error), connected=connected)
+        except httpx.RequestError as error:
+            sent = not isinstance(error, httpx.ConnectError | httpx.ProxyError)
+            return Unreachable(self._url, _reason(error), connected=sent)
 
     def _parsed(self, response: httpx.Response) -> Json:
         document = _json(response)
-        if response.is_success and document is not None:
+        if document is not None and response.is_success and _is_document(response):
             return document
         raise _error(self._url, response, document)
 
 
+class _Http(httpx.Client):
+    """Sends only paths that equal their normal form."""
+
+    def build_request(self, method: str, url: httpx.URL | str, **options: Any) -> httpx.Request:
+        return super().build_request(method, check_path(str(url)), **options)
+
+
 def _open(endpoint: Endpoint, timeout: httpx.Timeout, transport: httpx.BaseTransport | None) -> httpx.Client:
     headers = {"Authorization": f"Bearer {endpoint.key}", "Accept": "application/json", "User-Agent": "gpulease-cli"}
-    # plain HTTP needs none of the certificates whose reading takes a tenth of a command's time
-    verify = _NO_TLS if endpoint.url.startswith("http://") else True
-    return httpx.Client(
+    return _Http(
         base_url=endpoint.url,
         headers=headers,
         timeout=timeout,
-        trust_env=not endpoint.is_loopback,
-        verify=verify,
+        trust_env=False,  # the module `network` reads it
+        proxy=None if endpoint.is_loopback else find_proxy(endpoint.url),
+        verify=tls_context(endpoint.url),
         transport=transport,
     )
 
@@ -216,20 +239,55 @@ def _response(outcome: httpx.Response | Unreachable) -> httpx.Response:
     return outcome
 
 
-def _wait(outcome: httpx.Response | Unreachable) -> float | None:
-    """Seconds to wait before retrying a repeatable call. None when a retry is useless."""
+def _wait(call: Call, outcome: httpx.Response | Unreachable, *, sent: bool) -> float | None:
+    """Seconds to wait before the next try. None when a repetition is useless or not safe.
+
+    `sent`: this try or an earlier one may have been carried out, so that the answer matters even while nobody answers.
+    """
     if isinstance(outcome, Unreachable):
-        return 1.0 if outcome.connected else None
-    if outcome.status_code in _COME_BACK and "Retry-After" in outcome.headers:
-        return _retry_after(outcome)
-    in_flight = outcome.status_code == _CONFLICT and (_json(outcome) or {}).get("code") == "idempotency_in_flight"
-    return 1.0 if in_flight or outcome.status_code == _TOO_MANY else None
+        return 1.0 if sent and call.repeatable else None
+    if outcome.status_code in repeats.REFUSED:
+        return _retry_after(outcome, otherwise=1.0)
+    if call.repeatable and (_is_half(outcome) or _is_in_flight(outcome) or outcome.status_code in repeats.UNKNOWN):
+        return _retry_after(outcome, otherwise=1.0)
+    return None
 
 
-def _retry_after(response: httpx.Response) -> float:
-    """Seconds from the `Retry-After` header, at most a minute. 0 without the header."""
+def _is_unanswered(outcome: httpx.Response | Unreachable) -> bool:
+    """Whether the request may have been carried out, although this is no answer to it."""
+    if isinstance(outcome, Unreachable):
+        return outcome.connected
+    no_document = outcome.is_success and not _is_document(outcome)
+    return no_document or outcome.status_code in repeats.UNKNOWN or _is_in_flight(outcome)
+
+
+def _is_decided(outcome: httpx.Response | Unreachable) -> bool:
+    if isinstance(outcome, Unreachable):
+        return False
+    return outcome.is_success or (outcome.status_code in _DECIDED and _json(outcome) is not None)
+
+
+def _is_half(response: httpx.Response) -> bool:
+    """A success whose JSON is cut: its connection ended early, and nothing named its length."""
+    return response.is_success and _is_json(response) and _json(response) is None
+
+
+def _is_document(response: httpx.Response) -> bool:
+    return response.status_code == _NO_CONTENT or (_is_json(response) and _json(response) is not None)
+
+
+def _is_json(response: httpx.Response) -> bool:
+    return "json" in response.headers.get("Content-Type", "")
+
+
+def _is_in_flight(response: httpx.Response) -> bool:
+    return response.status_code == _CONFLICT and (_json(response) or {}).get("code") == repeats.IN_FLIGHT
+
+
+def _retry_after(response: httpx.Response, otherwise: float = 0.0) -> float:
+    """Seconds from the `Retry-After` header, at most a minute. `otherwise` without the header."""
     text = response.headers.get("Retry-After", "")
-    return float(min(int(text), 60)) if text.isascii() and text.isdigit() else 0.0
+    return float(min(int(text), 60)) if text.isascii() and text.isdigit() else otherwise
 
 
 def _why(outcome: httpx.Response | Unreachable) -> str:
@@ -239,14 +297,14 @@ def _why(outcome: httpx.Response | Unreachable) -> str:
     return f"the API returned: {title or outcome.reason_phrase}"
 
 
-def _reason(error: httpx.TransportError) -> str:
+def _reason(error: httpx.RequestError) -> str:
     refused = "refused" in str(error).lower()
     return "connection refused" if refused else str(error) or type(error).__name__
 
 
 def _json(response: httpx.Response) -> Json | None:
-    if not response.content:
-        return {} if response.is_success else None
+    if response.status_code == _NO_CONTENT:
+        return {}
     try:
         document = response.json()
     except ValueError:
@@ -255,7 +313,7 @@ def _json(response: httpx.Response) -> Json | None:
 
 
 def _error(url: str, response: httpx.Response, document: Json | None) -> ApiError | CliError:
-    if document is None or "json" not in response.headers.get("Content-Type", ""):
+    if document is None or not _is_json(response):
         return UnexpectedAnswerError(url, response.status_code)
     return ProblemError(
         document, response.status_code, response.headers.get("X-Request-Id"), retry_after=_retry_after(response)

@@ -3,6 +3,7 @@
 Every other module of the command line may import this one. It needs only the standard library.
 """
 
+from dataclasses import dataclass
 from typing import Any
 
 Json = dict[str, Any]
@@ -18,6 +19,30 @@ INTERRUPTED = 130
 _TOO_MANY, _SERVER_SIDE = 429, 500
 
 
+_OWN_KEY = {"/v1/leases": "lease", "/v1/groups": "group"}
+"Collections whose `create` command has the option --idempotency-key."
+
+
+@dataclass(frozen=True)
+class Unanswered:
+    """A request without a usable answer, after its last try."""
+
+    method: str
+    path: str
+    key: str | None
+    "Its idempotency key."
+
+    def line(self) -> str:
+        """What may exist, and how to look for it or to repeat the command safely."""
+        noun = _OWN_KEY.get(self.path)
+        if noun and self.key:
+            return (
+                f"the {noun} may exist and may be billed: `gpulease {noun} list` shows it; --idempotency-key {self.key} "
+                f"repeats the command without a second {noun}"
+            )
+        return f"the API may have carried out {self.method} {self.path}: look before you repeat the command"
+
+
 class CliError(Exception):
     """Any error that is shown as a message, not as a traceback."""
 
@@ -26,6 +51,8 @@ class CliError(Exception):
     "True when the same request may succeed soon, for example while the API restarts or is busy."
     retry_after = 0.0
     "Seconds that the API requests before a retry."
+    unanswered: "Unanswered | None" = None
+    "The change that may have been carried out although the command failed."
 
     def lines(self) -> list[str]:
         """The message, most important line first."""
@@ -34,6 +61,12 @@ class CliError(Exception):
 
 class NotConfiguredError(CliError):
     """The API address or key is missing or invalid. The message names the setting."""
+
+    exit_code = USAGE
+
+
+class InvalidValueError(CliError):
+    """An id or name that cannot be a part of a path. Nothing was sent."""
 
     exit_code = USAGE
 

@@ -12,6 +12,7 @@ from app.cli import ssh as login
 from app.cli.command import command
 from app.cli.errors import FAILED, CliError
 from app.cli.lease_request import LeaseOptions, for_tenant, request_body
+from app.cli.paths import path_of
 from app.cli.session import Session
 from app.cli.ssh_offer import ensure_login
 
@@ -223,7 +224,7 @@ def _follow(session: Session, api: "Api", group_id: str, timeout: int | None) ->
     deadline = None if timeout is None else times.now() + timedelta(seconds=timeout)
     last = None
     while True:
-        seen = api.get(f"{_PATH}/{group_id}")
+        seen = api.get(path_of(_PATH, group_id))
         state = str(seen["state"])
         phase = (state, seen["ready"], seen["pool"], [member["state"] for member in seen["members"]])
         if phase != last:
@@ -248,4 +249,4 @@ def _report(session: Session, seen: "Json") -> None:
 
 
 def _path(api: "Api", reference: str) -> str:
-    return f"{_PATH}/{lookup.group_id(api, reference)}"
+    return path_of(_PATH, lookup.group_id(api, reference))

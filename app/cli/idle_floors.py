@@ -7,6 +7,7 @@ import typer
 from app.cli import lookup, output, values
 from app.cli.command import command
 from app.cli.gpu_options import IdleAction, IdleAfter, idle_rule
+from app.cli.paths import path_of
 from app.cli.session import Session
 
 group = typer.Typer(no_args_is_help=True, help="The rule for idle GPUs that every lease of a tenant has (operators).")
@@ -52,4 +53,4 @@ def clear(session: Session, tenant: Reference) -> None:
 
 
 def _path(tenant_id: str) -> str:
-    return f"/v1/tenants/{tenant_id}/idle-floor"
+    return path_of("/v1/tenants", tenant_id, "idle-floor")

@@ -7,6 +7,7 @@ import typer
 from app.cli import lookup, output, values
 from app.cli.command import command
 from app.cli.layout import Layout
+from app.cli.paths import is_id, path_of
 from app.cli.session import Session
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ def revoke(session: Session, reference: Reference) -> None:
     """Revoke a key. All processes reject it within 5 seconds."""
     api = session.api()
     found = key_id(api, reference)
-    session.answer(api.delete(f"/v1/keys/{found}"), output.fields)
+    session.answer(api.delete(path_of("/v1/keys", found)), output.fields)
     session.note(f"revoked {found}")
 
 
@@ -93,15 +94,15 @@ def rotate(
 ) -> None:
     """Rotate the secret of a key and show the new secret once."""
     api = session.api()
-    made = api.create(f"/v1/keys/{key_id(api, reference)}/rotate", {"overlap_seconds": overlap})
+    made = api.create(path_of("/v1/keys", key_id(api, reference), "rotate"), {"overlap_seconds": overlap})
     session.answer_secret(made, "key")
 
 
 def _path(api: "Api", tenant: str | None) -> str:
     tenant_id = lookup.tenant_id(api, tenant) if tenant else lookup.own_tenant_id(api)
-    return f"/v1/tenants/{tenant_id}/keys"
+    return path_of("/v1/tenants", tenant_id, "keys")
 
 
 def key_id(api: "Api", reference: str) -> str:
     """The id of a key given by id, shortened id or name. A whole id needs no lookup, so that operators can name the key of any tenant."""
-    return reference if lookup.is_id(reference, "key") else lookup.listed_id(api, _path(api, None), reference, "key")
+    return reference if is_id(reference, "key") else lookup.listed_id(api, _path(api, None), reference, "key")

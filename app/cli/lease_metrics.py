@@ -9,6 +9,7 @@ from app.cli.errors import Json
 from app.cli.layout import Layout
 from app.cli.leases import Reference
 from app.cli.output import Columns
+from app.cli.paths import path_of
 from app.cli.session import Session
 
 _HOUR = 3600
@@ -32,7 +33,7 @@ def metrics(
 ) -> None:
     """Show the use, memory, power and temperature of a lease's GPUs over time."""
     api = session.api()
-    path = f"/v1/leases/{lookup.lease_id(api, lease)}/metrics"
+    path = path_of("/v1/leases", lookup.lease_id(api, lease), "metrics")
     begin = times.rfc3339(times.ago(since or _HOUR))
     document = api.get(path, {"from": begin, "step": step})
     if session.as_json:

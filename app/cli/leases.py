@@ -10,6 +10,7 @@ from app.cli.command import command
 from app.cli.layout import Layout
 from app.cli.lease_filters import LeaseFilters
 from app.cli.lease_request import LeaseOptions, for_tenant, request_body
+from app.cli.paths import path_of
 from app.cli.session import Session
 from app.cli.ssh_offer import ensure_login
 
@@ -85,7 +86,7 @@ def _confirm(session: Session, api: "Api", body: "Json") -> None:
     Without an offer there is no question, and the create reports the cause.
     """
     if "quote_id" in body:
-        session.console.print(quotes.view(api.get(f"{quotes.PATH}/{body['quote_id']}")))
+        session.console.print(quotes.view(api.get(path_of(quotes.PATH, body["quote_id"]))))
         session.confirm("Create this lease?")
         return
     document = plan_view.whole(api, body)
@@ -267,4 +268,4 @@ def _sub_list(
 
 
 def _path(api: "Api", reference: str) -> str:
-    return f"{_PATH}/{lookup.lease_id(api, reference)}"
+    return path_of(_PATH, lookup.lease_id(api, reference))

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 from app.cli.errors import AmbiguousError, CliError, Json
 from app.cli.layout import short_id
+from app.cli.paths import is_id
 
 if TYPE_CHECKING:
     from app.cli.client import Api, Params
@@ -58,11 +59,6 @@ def own_tenant_id(api: "Api") -> str:
         msg = "this key belongs to no tenant: select a tenant with --tenant"
         raise CliError(msg)
     return str(found)
-
-
-def is_id(reference: str, noun: str) -> bool:
-    """True for a whole id. Tables of a narrow terminal show shortened ones."""
-    return reference.startswith(f"{noun}_") and "…" not in reference
 
 
 def _matching(api: "Api", path: str, params: "Params", reference: str, *, limit: int | None) -> list[Json]:

@@ -6,6 +6,7 @@ import typer
 
 from app.cli import lookup, ops_views, output
 from app.cli.command import command
+from app.cli.paths import path_of
 from app.cli.session import Session
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ def end_orphan(
     """End an orphan now."""
     api = session.api(operator=True)
     orphan_id = lookup.listed_id(api, "/v1/ops/orphans", orphan, "orphan")
-    session.answer(api.post(f"/v1/ops/orphans/{orphan_id}/end"), output.fields)
+    session.answer(api.post(path_of("/v1/ops/orphans", orphan_id, "end")), output.fields)
 
 
 @command(group, "accounts")
@@ -83,7 +84,7 @@ def cordon(
 ) -> None:
     """Stop launches at an account, or allow them again. Its running leases continue."""
     body = {"cordoned": not off, **_noted(note)}
-    session.answer(session.api(operator=True).put(f"/v1/ops/accounts/{account}/cordon", body), output.fields)
+    session.answer(session.api(operator=True).put(path_of("/v1/ops/accounts", account, "cordon"), body), output.fields)
 
 
 @command(group, "resume")

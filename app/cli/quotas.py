@@ -8,6 +8,7 @@ from app.cli import lookup, output, values
 from app.cli.command import command
 from app.cli.errors import Json
 from app.cli.layout import Layout
+from app.cli.paths import path_of
 from app.cli.session import Session
 from app.cli.texts import amount
 
@@ -47,7 +48,7 @@ def set_quotas(
     pairs = values.pairs(limits, what="RESOURCE=LIMIT")
     rows = [{"resource": name, "limit": values.quota_limit(name, text)} for name, text in pairs.items()]
     api = session.api(operator=True)
-    path = f"/v1/tenants/{lookup.tenant_id(api, tenant)}/quotas"
+    path = path_of("/v1/tenants", lookup.tenant_id(api, tenant), "quotas")
     if replace:
         answer = api.put(path, {"limits": [row for row in rows if row["limit"] is not None]})
     else:
@@ -65,5 +66,5 @@ def show(
 ) -> None:
     """Show limits and their current use."""
     api = session.api(operator=tenant is not None)
-    path = f"/v1/tenants/{lookup.tenant_id(api, tenant)}/quotas" if tenant else "/v1/quotas"
+    path = path_of("/v1/tenants", lookup.tenant_id(api, tenant), "quotas") if tenant else "/v1/quotas"
     session.items(api.get(path), COLUMNS, none="no limits: the tenant cannot lease anything", layout=LAYOUT)

@@ -9,6 +9,7 @@ import typer
 from app.cli import completion, lease_views, lookup, values, watch
 from app.cli.errors import Json
 from app.cli.output import Columns, rounded
+from app.cli.paths import path_of
 from app.cli.session import Session
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ class Selection:
         """The leases, without those that are ending already."""
         if self.leases:
             ids = dict.fromkeys(lookup.lease_id(api, reference) for reference in self.leases)
-            found = [api.get(f"{_PATH}/{lease_id}") for lease_id in ids]
+            found = [api.get(path_of(_PATH, lease_id)) for lease_id in ids]
         else:
             labels = [f"{key}:{value}" for key, value in values.pairs(self.label or (), what="KEY=VALUE").items()]
             found = api.page(_PATH, {"state": ["!terminal"], "label": labels or None})["items"]
@@ -111,7 +112,7 @@ def release(
 
 def _release_one(session: Session, api: "Api", reference: str, following: Following) -> None:
     lease_id = lookup.lease_id(api, reference)
-    document = api.delete(f"{_PATH}/{lease_id}")
+    document = api.delete(path_of(_PATH, lease_id))
     if following.follow:
         raise typer.Exit(watch.follow(session, api, lease_id, until="terminal", timeout=following.timeout))
     session.answer(document, lease_views.lease, lease_views.sheet)

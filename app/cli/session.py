@@ -222,5 +222,7 @@ class Session:
         first, *rest = problem_lines(error) if isinstance(error, ProblemError) else error.lines()
         for line in (f"error: {first}", *rest):
             self.note(line)
+        if error.unanswered:
+            self.note(f"  {error.unanswered.line()}")
         if self.as_json and isinstance(error, ProblemError):
             output.write_json(error.document)

@@ -13,6 +13,7 @@ import typer
 from app.cli import lookup
 from app.cli.completion import active_leases
 from app.cli.errors import CliError, Json
+from app.cli.paths import path_of
 from app.cli.session import Session
 from app.cli.ssh_target import Target, options, state_directory, target
 
@@ -144,4 +145,4 @@ def _address(vm: Target) -> str:
 
 
 def _lease(api: "Api", reference: str) -> Json:
-    return api.get(f"/v1/leases/{lookup.lease_id(api, reference)}")
+    return api.get(path_of("/v1/leases", lookup.lease_id(api, reference)))

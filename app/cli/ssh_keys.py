@@ -12,6 +12,7 @@ import typer
 from app.cli import output, values
 from app.cli.command import command
 from app.cli.errors import CliError, Json, ProblemError
+from app.cli.paths import is_id, path_of
 from app.cli.session import Session
 
 if TYPE_CHECKING:
@@ -91,7 +92,7 @@ def set_default(
 ) -> None:
     """Make a stored key a default key of its owner. Leases that name no key get all default keys of their creator."""
     api = session.api()
-    session.answer(api.patch(f"{PATH}/{_key_id(api, reference)}", {"default": not off}), output.fields)
+    session.answer(api.patch(path_of(PATH, _key_id(api, reference)), {"default": not off}), output.fields)
 
 
 @command(group, "delete")
@@ -99,7 +100,7 @@ def delete(session: Session, reference: KeyReference) -> None:
     """Delete a stored key. VMs that have the key keep it."""
     api = session.api()
     key_id = _key_id(api, reference)
-    session.answer(api.delete(f"{PATH}/{key_id}"), output.fields)
+    session.answer(api.delete(path_of(PATH, key_id)), output.fields)
     session.note(f"deleted {reference}")
 
 
@@ -152,7 +153,7 @@ def create_local_key(environ: Mapping[str, str]) -> LocalKey:
 
 
 def _key_id(api: "Api", reference: str) -> str:
-    if reference.startswith("sshkey_"):
+    if is_id(reference, "sshkey"):
         return reference
     for key in api.page(PATH)["items"]:
         if key.get("name") == reference:

@@ -7,6 +7,7 @@ import typer
 from app.cli import idle_floors, lookup, output, times, values
 from app.cli.command import command
 from app.cli.layout import Layout
+from app.cli.paths import path_of
 from app.cli.session import Session
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ def list_tenants(
 def show(session: Session, tenant: Reference) -> None:
     """Show one tenant."""
     api = session.api(operator=True)
-    session.answer(api.get(f"{_PATH}/{lookup.tenant_id(api, tenant)}"), output.fields)
+    session.answer(api.get(path_of(_PATH, lookup.tenant_id(api, tenant))), output.fields)
 
 
 @command(group, "update")
@@ -97,7 +98,7 @@ def update(
         msg = "nothing to change: give at least one option"
         raise typer.BadParameter(msg)
     api = session.api(operator=True)
-    session.answer(api.patch(f"{_PATH}/{lookup.tenant_id(api, tenant)}", body), output.fields)
+    session.answer(api.patch(path_of(_PATH, lookup.tenant_id(api, tenant)), body), output.fields)
 
 
 def _body(**fields: object) -> "Json":

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 from app.cli import times
 from app.cli.errors import FAILED, CliError, Json
 from app.cli.failures import failure_lines
+from app.cli.paths import path_of
 from app.cli.watch_views import JsonView, LineView, LiveView, Snapshot, View
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ class Poller:
 
     def __init__(self, api: "Api", lease_id: str) -> None:
         self._api = api
-        self._path = f"/v1/leases/{lease_id}"
+        self._path = path_of("/v1/leases", lease_id)
         self._etags: dict[str, str | None] = {}
         self._seen: dict[str, Json] = {}
         self._full_at: datetime | None = None

@@ -7,6 +7,7 @@ import typer
 from app.cli import lookup, output
 from app.cli.command import command
 from app.cli.layout import Layout
+from app.cli.paths import path_of
 from app.cli.session import Session
 
 if TYPE_CHECKING:
@@ -174,8 +175,8 @@ def replay(
     api = session.api()
     path = f"{_path(api, webhook)}/deliveries"
     delivery_id = lookup.listed_id(api, path, delivery, "delivery")
-    session.answer(api.create(f"{path}/{delivery_id}/replay"), output.fields)
+    session.answer(api.create(path_of(path, delivery_id, "replay")), output.fields)
 
 
 def _path(api: "Api", reference: str) -> str:
-    return f"{_PATH}/{lookup.listed_id(api, _PATH, reference, 'webhook')}"
+    return path_of(_PATH, lookup.listed_id(api, _PATH, reference, "webhook"))

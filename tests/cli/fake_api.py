@@ -22,7 +22,7 @@ Json = dict[str, Any]
 
 TENANT_KEY = "gpl_tenant_secret"
 OPERATOR_KEY = "gpl_operator_secret"
-TENANT_ID = "tenant_01"
+TENANT_ID = "tenant_00000000000000000000000001"
 NO_CONTENT = 204
 ALL_PARTS: Json = {"currency": "USD", "covers": "compute_disk_address"}
 
@@ -62,7 +62,7 @@ def problem(status: int, code: str, detail: str, **more: Any) -> Answer:
 def a_lease(number: int = 1, **changes: Any) -> Json:
     """A lease as the contract has it, just queued."""
     return {
-        "id": f"lease_{number:02}",
+        "id": f"lease_{number:026}",
         "tenant_id": TENANT_ID,
         "name": f"train-{number}",
         "state": "queued",
@@ -78,7 +78,7 @@ def a_lease(number: int = 1, **changes: Any) -> Json:
         "connection": None,
         "interruption": None,
         "labels": {},
-        "key_id": "key_01",
+        "key_id": "key_00000000000000000000000001",
         "attempts_count": 0,
         "cost": {"accrued": "0.00", "rate_per_hour": None, "as_of": "2026-06-01T10:00:00Z", **ALL_PARTS},
         "estimate": {"price_per_hour": "21.96", "price_for_term": "175.68", **ALL_PARTS},
@@ -143,7 +143,14 @@ class FakeApi:
         self.leases: dict[str, Json] = {}
         self.attempts: dict[str, list[Json]] = {}
         self.events: list[Json] = []
-        self.ssh_keys: list[Json] = [{"id": "sshkey_00", "name": "laptop", "default": True, "key_id": "key_01"}]
+        self.ssh_keys: list[Json] = [
+            {
+                "id": "sshkey_00000000000000000000000000",
+                "name": "laptop",
+                "default": True,
+                "key_id": "key_00000000000000000000000001",
+            }
+        ]
         self.documents: dict[tuple[str, str], Json] = {}
         self.refusals: dict[tuple[str, str], Answer] = {}
         self.page_size = 200
@@ -230,7 +237,12 @@ class FakeApi:
     def _store_ssh_key(self, body: Json) -> Answer:
         if any(key["name"] == body["name"] for key in self.ssh_keys):
             return problem(409, "name_taken", f"The tenant has an SSH key named {body['name']}.")
-        made = {"id": f"sshkey_{len(self.ssh_keys):02}", "fingerprint": "SHA256:abc", "key_id": "key_01", **body}
+        made = {
+            "id": f"sshkey_{len(self.ssh_keys):026}",
+            "fingerprint": "SHA256:abc",
+            "key_id": "key_00000000000000000000000001",
+            **body,
+        }
         self.ssh_keys.append(made)
         return Answer(201, made)
 

@@ -26,8 +26,8 @@ def a_summary(**changes: object) -> Json:
         "stuck": [
             {
                 "kind": "booting",
-                "lease_id": f"lease_{number:02}",
-                "tenant_id": "tenant_01",
+                "lease_id": f"lease_{number:026}",
+                "tenant_id": "tenant_00000000000000000000000001",
                 "state": "booting",
                 "account": "main",
                 "region": "us-east-1",
@@ -41,6 +41,6 @@ def a_summary(**changes: object) -> Json:
     }
 
 
-def an_event(sequence: int, lease_id: str = "lease_01", **changes: Any) -> Json:
+def an_event(sequence: int, lease_id: str = "lease_00000000000000000000000001", **changes: Any) -> Json:
     head = {"id": f"event_{sequence}", "sequence": sequence, "lease_id": lease_id, "type": f"lease.number{sequence}"}
     return {**head, "data": {"provider": "aws"}, "created_at": "2026-06-01T11:59:00Z", **changes}

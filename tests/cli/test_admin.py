@@ -94,7 +94,7 @@ def test_a_tenant_is_changed_by_name_and_only_where_told(api: FakeApi, cli: Cli)
 def test_a_secret_is_shown_when_its_key_is_made(api: FakeApi, cli: Cli) -> None:
     api.documents["GET", "/v1/me"] = {"tenant_id": TENANT_ID}
     secret = "gpl_" + "s" * 80
-    api.documents["POST", KEYS] = {"id": "key_1", "secret": secret}
+    api.documents["POST", KEYS] = {"id": "key_00000000000000000000000001", "secret": secret}
     narrow = replace(cli, environ={**cli.environ, "COLUMNS": "40"})
     result = narrow("key", "create", "ci", "--expires", "30d")
     assert secret in result.stdout.splitlines()
@@ -108,7 +108,9 @@ def test_a_secret_is_shown_when_its_key_is_made(api: FakeApi, cli: Cli) -> None:
 
 
 def test_keys_of_another_tenant_need_the_operator_key(api: FakeApi, cli: Cli) -> None:
-    api.documents["GET", KEYS] = _one({"id": "key_1", "name": "ci", "role": "member", "prefix": "gpl_key_1"})
+    api.documents["GET", KEYS] = _one(
+        {"id": "key_00000000000000000000000001", "name": "ci", "role": "member", "prefix": "gpl_key_1"}
+    )
     assert "gpl_key_1" in cli("key", "list", "--tenant", TENANT_ID).stdout
     assert _last(api, "GET", KEYS).key == OPERATOR_KEY
 
@@ -121,11 +123,17 @@ def test_a_key_without_tenant_is_told_to_name_one(api: FakeApi, cli: Cli) -> Non
 
 
 def test_keys_are_revoked_and_rotated(api: FakeApi, cli: Cli) -> None:
-    api.documents["DELETE", "/v1/keys/key_1"] = {"id": "key_1", "revoked_at": "2026-06-01T10:00:00Z"}
-    api.documents["POST", "/v1/keys/key_1/rotate"] = {"id": "key_1", "secret": "gpl_second"}
-    assert "revoked key_1" in cli("key", "revoke", "key_1").stderr
-    assert "gpl_second" in cli("key", "rotate", "key_1", "--overlap", "1h").stdout
-    assert _last(api, "POST", "/v1/keys/key_1/rotate").body == {"overlap_seconds": 3600}
+    api.documents["DELETE", "/v1/keys/key_00000000000000000000000001"] = {
+        "id": "key_00000000000000000000000001",
+        "revoked_at": "2026-06-01T10:00:00Z",
+    }
+    api.documents["POST", "/v1/keys/key_00000000000000000000000001/rotate"] = {
+        "id": "key_00000000000000000000000001",
+        "secret": "gpl_second",
+    }
+    assert "revoked key_00000000000000000000000001" in cli("key", "revoke", "key_00000000000000000000000001").stderr
+    assert "gpl_second" in cli("key", "rotate", "key_00000000000000000000000001", "--overlap", "1h").stdout
+    assert _last(api, "POST", "/v1/keys/key_00000000000000000000000001/rotate").body == {"overlap_seconds": 3600}
 
 
 def test_quotas_given_are_merged_and_replace_removes_the_others(api: FakeApi, cli: Cli) -> None:
@@ -168,7 +176,7 @@ def test_the_summary_has_a_table_for_each_part(api: FakeApi, cli: Cli) -> None:
         "Leases by state",
         "By provider",
         "Stuck leases",
-        "lease_04",
+        "lease_00000000000000000000000004",
         "p4d.24xlarge",
     ):
         assert fact in shown, shown

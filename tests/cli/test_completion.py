@@ -56,7 +56,7 @@ def test_lease_names_are_offered(api: FakeApi, cli: Cli, line: str) -> None:
 
 def test_an_id_that_was_begun_is_completed(api: FakeApi, cli: Cli) -> None:
     api.add(a_lease(1))
-    assert complete(cli, "gpulease lease show lease_") == ["lease_01"]
+    assert complete(cli, "gpulease lease show lease_") == ["lease_00000000000000000000000001"]
     assert "search" not in api.asked[0].query
 
 

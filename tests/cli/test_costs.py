@@ -25,9 +25,9 @@ AMOUNTS: Json = {
 DAY: Json = {"start": "2026-11-22T00:00:00Z", "group": {"tenant": "vision", "label:team": None}, **AMOUNTS}
 COSTS: Json = {"items": [DAY, DAY], "total": {**AMOUNTS, "cost": "241.00", "leases": 4}, "next_cursor": None}
 BUDGET: Json = {
-    "id": "budget_01",
+    "id": "budget_00000000000000000000000001",
     "tenant_id": TENANT_ID,
-    "scope": {"kind": "key", "tenant_id": TENANT_ID, "key_id": "key_01", "label": None},
+    "scope": {"kind": "key", "tenant_id": TENANT_ID, "key_id": "key_00000000000000000000000001", "label": None},
     "period": "month",
     "amount": "100.00",
     "thresholds": [50, 80, 100],
@@ -81,7 +81,10 @@ def test_costs_of_another_tenant_need_the_operator_key(api: FakeApi, cli: Cli) -
 
 def test_the_forecast_names_the_month_end_and_when_budgets_are_exhausted(api: FakeApi, cli: Cli) -> None:
     month = {"spent": "100.00", "committed": "50.00", "forecast": "812.34", "ends_at": "2099-12-01T00:00:00Z"}
-    budgets = [{"id": "budget_01", "exhausted_at": "2099-11-28T10:00:00Z"}, {"id": "budget_02", "exhausted_at": None}]
+    budgets = [
+        {"id": "budget_00000000000000000000000001", "exhausted_at": "2099-11-28T10:00:00Z"},
+        {"id": "budget_00000000000000000000000002", "exhausted_at": None},
+    ]
     api.documents["GET", "/v1/forecast"] = {"run_rate_per_hour": "21.96", "month": month, "budgets": budgets}
     shown = cli("forecast").stdout
     assert "21.96 USD/h" in shown
@@ -93,7 +96,11 @@ def test_the_forecast_names_the_month_end_and_when_budgets_are_exhausted(api: Fa
     ("options", "scope", "key"),
     [
         ([], {"kind": "tenant"}, None),
-        (["--for-key", "key_07"], {"kind": "key", "key_id": "key_07"}, None),
+        (
+            ["--for-key", "key_00000000000000000000000007"],
+            {"kind": "key", "key_id": "key_00000000000000000000000007"},
+            None,
+        ),
         (["--label", "team=vision"], {"kind": "label", "label": "team:vision"}, None),
         (["--tenant", TENANT_ID], {"kind": "tenant", "tenant_id": TENANT_ID}, OPERATOR_KEY),
     ],
@@ -118,16 +125,25 @@ def test_a_budget_counts_a_tenant_a_key_or_a_label(
 
 def test_budgets_are_listed_changed_and_deleted(api: FakeApi, cli: Cli) -> None:
     api.documents["GET", BUDGETS] = {"items": [BUDGET], "next_cursor": None}
-    api.documents["GET", f"{BUDGETS}/budget_01"] = BUDGET
-    api.documents["PATCH", f"{BUDGETS}/budget_01"] = BUDGET
-    api.documents["DELETE", f"{BUDGETS}/budget_01"] = {}
+    api.documents["GET", f"{BUDGETS}/budget_00000000000000000000000001"] = BUDGET
+    api.documents["PATCH", f"{BUDGETS}/budget_00000000000000000000000001"] = BUDGET
+    api.documents["DELETE", f"{BUDGETS}/budget_00000000000000000000000001"] = {}
     shown = cli("budget", "list").stdout
-    assert "key key_01" in shown
+    assert "key key_00000000000000000000000001" in shown
     assert "50.00" in shown
-    assert "100.00" in cli("budget", "show", "budget_01").stdout
-    assert cli("budget", "update", "budget_01", "--amount", "200", "--thresholds", "90").exit_code == 0
-    assert api.calls("PATCH", f"{BUDGETS}/budget_01")[0].body == {"amount": "200", "thresholds": [90]}
-    assert "deleted budget_01" in cli("budget", "delete", "budget_01").stderr
+    assert "100.00" in cli("budget", "show", "budget_00000000000000000000000001").stdout
+    assert (
+        cli("budget", "update", "budget_00000000000000000000000001", "--amount", "200", "--thresholds", "90").exit_code
+        == 0
+    )
+    assert api.calls("PATCH", f"{BUDGETS}/budget_00000000000000000000000001")[0].body == {
+        "amount": "200",
+        "thresholds": [90],
+    }
+    assert (
+        "deleted budget_00000000000000000000000001"
+        in cli("budget", "delete", "budget_00000000000000000000000001").stderr
+    )
 
 
 @pytest.mark.parametrize(
@@ -135,7 +151,7 @@ def test_budgets_are_listed_changed_and_deleted(api: FakeApi, cli: Cli) -> None:
     [
         (["budget", "create", "5", "--for-key", "ci", "--label", "a=b"], "not both"),
         (["budget", "create", "5", "--thresholds", "half"], "50,80,100"),
-        (["budget", "update", "budget_01"], "nothing to change"),
+        (["budget", "update", "budget_00000000000000000000000001"], "nothing to change"),
         (["lease", "create", "--gpu", "T4", "--ttl", "1h", "--warn-before", "soon"], "not a duration"),
     ],
 )
@@ -178,9 +194,11 @@ def test_a_lease_has_a_cost_cap_warnings_and_a_quote(api: FakeApi, cli: Cli) -> 
 
 
 def test_a_refusal_by_a_budget_names_its_amounts_and_what_to_do(api: FakeApi, cli: Cli) -> None:
-    detail = "The budget budget_01 has 2.00 USD left, and the lease would cost up to 21.96 USD."
+    detail = "The budget budget_00000000000000000000000001 has 2.00 USD left, and the lease would cost up to 21.96 USD."
     amounts = {"budget": "5.00", "spent": "1.00", "committed": "2.50", "asked": "21.96", "resets_at": None}
-    api.next_answers.append(problem(409, "budget_exceeded", detail, budget_id="budget_01", **amounts))
+    api.next_answers.append(
+        problem(409, "budget_exceeded", detail, budget_id="budget_00000000000000000000000001", **amounts)
+    )
     result = cli("lease", "create", "--gpu", "T4", "--ttl", "1h", "--no-ssh-key")
     assert result.exit_code == 1
     for part in (detail, "committed: 2.50", "gpulease budget list"):
@@ -190,8 +208,8 @@ def test_a_refusal_by_a_budget_names_its_amounts_and_what_to_do(api: FakeApi, cl
 def test_the_cost_cap_is_changed_and_removed(api: FakeApi, cli: Cli) -> None:
     api.add(a_lease(1))
     for options in (["--max-cost", "20.00"], ["--max-cost", "none"], ["--warn-before", "10m"]):
-        assert cli("lease", "update", "lease_01", *options).exit_code == 0
-    changes = [asked.body for asked in api.calls("PATCH", "/v1/leases/lease_01")]
+        assert cli("lease", "update", "lease_00000000000000000000000001", *options).exit_code == 0
+    changes = [asked.body for asked in api.calls("PATCH", "/v1/leases/lease_00000000000000000000000001")]
     assert changes == [{"max_cost": "20.00"}, {"max_cost": None}, {"expiry_warnings_seconds": [600]}]
 
 
@@ -200,7 +218,7 @@ def test_a_lease_shows_its_cap_its_end_and_the_parts_of_its_price(api: FakeApi, 
     cost = {"accrued": "1.25", "rate_per_hour": "21.985", "currency": "USD", "covers": "compute_disk_address"}
     expiry, cap = "2099-06-02T10:00:00Z", "2099-06-01T12:00:00Z"
     api.add(a_lease(1, max_cost="50.00", expires_at=expiry, ends_at=cap, cost={**cost, "parts": parts}))
-    shown = " ".join(cli("lease", "show", "lease_01").stdout.split())
+    shown = " ".join(cli("lease", "show", "lease_00000000000000000000000001").stdout.split())
     assert "1.25 USD to date, at most 50.00 USD" in shown
     assert "(compute 21.96, disk 0.02, address 0.005)" in shown
     assert " ends in " in shown
@@ -210,7 +228,7 @@ def test_a_lease_shows_its_cap_its_end_and_the_parts_of_its_price(api: FakeApi, 
 def test_a_key_of_an_agent_has_a_budget_and_an_end(api: FakeApi, cli: Cli) -> None:
     keys = f"/v1/tenants/{TENANT_ID}/keys"
     api.documents["GET", "/v1/me"] = {"tenant_id": TENANT_ID}
-    api.documents["POST", keys] = {"id": "key_1", "secret": "gpl_x"}
+    api.documents["POST", keys] = {"id": "key_00000000000000000000000001", "secret": "gpl_x"}
     assert cli("key", "create", "agent", "--budget", "5", "--expires-in", "7d").exit_code == 0
     body = api.calls("POST", keys)[0].body or {}
     assert (body["name"], body["role"], body["budget"]) == ("agent", "member", "5")
@@ -218,8 +236,14 @@ def test_a_key_of_an_agent_has_a_budget_and_an_end(api: FakeApi, cli: Cli) -> No
 
 
 def test_ids_of_budgets_are_completed(api: FakeApi, cli: Cli) -> None:
-    api.documents["GET", BUDGETS] = {"items": [BUDGET, {**BUDGET, "id": "budget_02"}], "next_cursor": None}
-    assert complete(cli, "gpulease budget show ") == ["budget_01", "budget_02"]
+    api.documents["GET", BUDGETS] = {
+        "items": [BUDGET, {**BUDGET, "id": "budget_00000000000000000000000002"}],
+        "next_cursor": None,
+    }
+    assert complete(cli, "gpulease budget show ") == [
+        "budget_00000000000000000000000001",
+        "budget_00000000000000000000000002",
+    ]
 
 
 def test_the_focus_export_goes_to_standard_output_or_a_file(api: FakeApi, cli: Cli, tmp_path: Path) -> None:
@@ -265,15 +289,15 @@ def test_the_reconciliation_has_totals_and_charges(api: FakeApi, cli: Cli) -> No
 @pytest.mark.parametrize(
     ("asked", "shown"),
     [
-        ("175.68", "exceeded: budget_02: 175.68 USD requested, 50.00 of 100.00 available"),
-        ("43.92", "budget_02: 43.92 USD requested, 50.00 of 100.00 available"),
+        ("175.68", "exceeded: budget_00000000000000000000000002: 175.68 USD requested, 50.00 of 100.00 available"),
+        ("43.92", "budget_00000000000000000000000002: 43.92 USD requested, 50.00 of 100.00 available"),
     ],
 )
 def test_a_plan_shows_the_budget_with_the_least_room(api: FakeApi, cli: Cli, asked: str, shown: str) -> None:
     money = {"spent": "20.00", "committed": "30.00", "asked": asked}
     budgets = [
-        {"budget_id": "budget_01", "amount": "500.00", **money, "fits": True},
-        {"budget_id": "budget_02", "amount": "100.00", **money, "fits": asked == "43.92"},
+        {"budget_id": "budget_00000000000000000000000001", "amount": "500.00", **money, "fits": True},
+        {"budget_id": "budget_00000000000000000000000002", "amount": "100.00", **money, "fits": asked == "43.92"},
     ]
     api.documents["POST", "/v1/leases/plan"] = {"candidates": [], "budgets": budgets}
     lines = [" ".join(line.split()) for line in cli("lease", "plan", "--gpu", "T4", "--ttl", "2h").stdout.splitlines()]

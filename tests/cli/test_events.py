@@ -65,7 +65,7 @@ def test_events_are_filtered_by_the_api(api: FakeApi, cli: Cli) -> None:
     assert "lease.number1" in shown.stdout
     query = api.asked[-1].query
     assert query["type"] == ["lease.failed", "lease.active"]
-    assert query["lease_id"] == ["lease_01"]
+    assert query["lease_id"] == ["lease_00000000000000000000000001"]
     assert "created_after" not in query
 
 
@@ -83,7 +83,7 @@ def test_tail_continues_after_the_last_event_when_the_connection_ends(api: FakeA
     if as_json:
         assert [json.loads(line)["sequence"] for line in (*first, last)] == [7, 8, 9]
     else:
-        assert first[1] == "2026-06-01T11:59:00Z  lease.number8  lease_01  try 2\n"
+        assert first[1] == "2026-06-01T11:59:00Z  lease.number8  lease_00000000000000000000000001  try 2\n"
         assert "lease.number9" in last
     assert "connecting again" in errors
     calls = api.calls("GET", "/v1/events/stream")
@@ -110,17 +110,31 @@ def test_the_audit_trail_shows_who_changed_what(api: FakeApi, cli: Cli) -> None:
     entry = {
         "id": "audit_1",
         "created_at": "2026-06-01T10:00:00Z",
-        "principal": "key_7",
+        "principal": "key_00000000000000000000000007",
         "role": "admin",
         "action": "lease.create",
-        "target": "lease_01",
+        "target": "lease_00000000000000000000000001",
         "before": None,
         "after": {"request": {"gpu": {"model": "A100"}}},
     }
     api.documents["GET", "/v1/audit"] = {"items": [entry], "next_cursor": None}
-    result = cli("audit", "--type", "lease.create", "--about", "lease_01", "--created-after", "2026-05-01T00:00:00Z")
-    for fact in ("ago", "lease.create", "lease_01", "key_7", "request.gpu.model A100"):
+    result = cli(
+        "audit",
+        "--type",
+        "lease.create",
+        "--about",
+        "lease_00000000000000000000000001",
+        "--created-after",
+        "2026-05-01T00:00:00Z",
+    )
+    for fact in (
+        "ago",
+        "lease.create",
+        "lease_00000000000000000000000001",
+        "key_00000000000000000000000007",
+        "request.gpu.model A100",
+    ):
         assert fact in result.stdout, result.output
     query = api.asked[-1].query
-    assert (query["type"], query["about"]) == (["lease.create"], ["lease_01"])
+    assert (query["type"], query["about"]) == (["lease.create"], ["lease_00000000000000000000000001"])
     assert query["created_after"] == ["2026-05-01T00:00:00Z"]

@@ -13,7 +13,7 @@ from tests.cli.conftest import Cli
 from tests.cli.fake_api import ACTIVE, BOOTING, PLACE, REFUSED_ATTEMPT, FakeApi, a_lease
 
 EXPLANATION: dict[str, Any] = {
-    "lease_id": "lease_01",
+    "lease_id": "lease_00000000000000000000000001",
     "state": "queued",
     "code": "no_capacity",
     "summary": "The only offering that fits is in cool-off; gpulease tries again at 12:03:10 UTC.",
@@ -62,7 +62,7 @@ EXPLANATION: dict[str, Any] = {
 @pytest.fixture(autouse=True)
 def explained(api: FakeApi) -> None:
     api.add(a_lease(1))
-    api.documents["GET", "/v1/leases/lease_01/explain"] = EXPLANATION
+    api.documents["GET", "/v1/leases/lease_00000000000000000000000001/explain"] = EXPLANATION
 
 
 def test_explain_shows_the_sentence_the_verdicts_and_what_would_fit(cli: Cli) -> None:
@@ -84,13 +84,15 @@ def test_explain_shows_the_sentence_the_verdicts_and_what_would_fit(cli: Cli) ->
 
 
 def test_explain_is_json_or_its_candidates_as_csv(cli: Cli) -> None:
-    assert json.loads(cli("lease", "explain", "lease_01", "--json").stdout) == EXPLANATION
-    (row,) = csv.DictReader(io.StringIO(cli("lease", "explain", "lease_01", "--output", "csv").stdout, newline=""))
+    assert json.loads(cli("lease", "explain", "lease_00000000000000000000000001", "--json").stdout) == EXPLANATION
+    (row,) = csv.DictReader(
+        io.StringIO(cli("lease", "explain", "lease_00000000000000000000000001", "--output", "csv").stdout, newline="")
+    )
     assert (row["VERDICT"], row["COOL-OFF UNTIL"]) == ("cooling_off", "2999-06-01T10:00:30Z")
 
 
 def test_a_waiting_lease_names_the_command(api: FakeApi, cli: Cli) -> None:
     assert "`gpulease lease explain train-1`" in cli("lease", "show", "train-1").stderr
-    assert cli("lease", "show", "lease_01", "--json").stderr == ""
+    assert cli("lease", "show", "lease_00000000000000000000000001", "--json").stderr == ""
     api.add(a_lease(2) | BOOTING | ACTIVE)
     assert cli("lease", "show", "train-2").stderr == ""

@@ -60,7 +60,7 @@ def test_fifty_refusals_are_two_lines_and_an_advice() -> None:
     assert lines[1].endswith("and 2 more)")
     assert lines[2] == "  1 x VcpuLimitExceeded: vCPU limit (aws us-east-1c)"
     assert "--wait 2h" in lines[3]
-    assert "gpulease lease explain lease_01" in lines[4]
+    assert "gpulease lease explain lease_00000000000000000000000001" in lines[4]
     assert len(lines) == 5
 
 
@@ -69,7 +69,7 @@ def test_a_failed_watch_prints_the_providers_sentence_twice_at_most(
 ) -> None:
     api.add(a_lease(1, attempts_count=50), {**PROVISIONING, "attempts_count": 50}, NO_CAPACITY, attempts=_attempts(50))
     with Session(Connection()) as session:
-        assert follow(session, client, "lease_01", until="active", timeout=60, pace=FAST) == 1
+        assert follow(session, client, "lease_00000000000000000000000001", until="active", timeout=60, pace=FAST) == 1
     printed = capsys.readouterr()
     assert printed.out.count(SENTENCE) == 1
     assert printed.out.count("InsufficientInstanceCapacity") == 49
@@ -82,14 +82,14 @@ def test_programs_read_the_lease_and_people_the_reason(
 ) -> None:
     api.add(a_lease(1), NO_CAPACITY)
     with Session(Connection(as_json=True)) as session:
-        follow(session, client, "lease_01", until="active", timeout=60, pace=FAST)
+        follow(session, client, "lease_00000000000000000000000001", until="active", timeout=60, pace=FAST)
     assert [json.loads(line)["state"] for line in capsys.readouterr().out.splitlines()] == ["queued", "failed"]
 
 
 def test_a_release_of_the_user_is_no_failure_with_advice(api: FakeApi, cli: Cli) -> None:
     reason = {"code": "released_by_user", "message": "released"}
     api.add(a_lease(1, **RELEASED, reason=reason))
-    result = cli("lease", "watch", "lease_01", "--until", "active")
+    result = cli("lease", "watch", "lease_00000000000000000000000001", "--until", "active")
     assert result.exit_code == 1
     assert "train-1 is released: released_by_user" in result.stderr
     assert "try:" not in result.stderr
@@ -109,8 +109,8 @@ def _drawn(lease: Json, attempts: list[Json], monkeypatch: pytest.MonkeyPatch, s
 def test_the_live_display_has_a_moving_spinner_the_phase_and_the_elapsed_time(monkeypatch: pytest.MonkeyPatch) -> None:
     lease = a_lease(1, **PROVISIONING)
     pictures = [_drawn(lease, _attempts(2), monkeypatch, second) for second in (0.0, 0.1, 5.0)]
-    assert "train-1  lease_01  elapsed 10 s" in pictures[0]
-    assert "train-1  lease_01  elapsed 15 s" in pictures[2]
+    assert "train-1  lease_00000000000000000000000001  elapsed 10 s" in pictures[0]
+    assert "train-1  lease_00000000000000000000000001  elapsed 15 s" in pictures[2]
     assert "provisioning" in pictures[0]
     assert "try 2: aws us-east-1c p4d.24xlarge spot" in pictures[0]
     spinners = {next(line for line in text.splitlines() if "provisioning" in line)[0] for text in pictures}

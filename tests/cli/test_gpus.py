@@ -22,12 +22,12 @@ SCRAPE = "/v1/metrics/leases"
 TEXT = """\
 # HELP DCGM_FI_DEV_GPU_TEMP GPU temperature
 # TYPE DCGM_FI_DEV_GPU_TEMP gauge
-DCGM_FI_DEV_GPU_TEMP{gpu="0",UUID="GPU-0",lease_id="lease_01",lease="a \\"b\\", {c}"} 61
-DCGM_FI_DEV_GPU_TEMP{gpu="1",UUID="GPU-1",lease_id="lease_01",lease="x"} 66.5
-DCGM_FI_DEV_POWER_USAGE{gpu="0",UUID="GPU-0",lease_id="lease_01"} 900
-DCGM_FI_DEV_POWER_USAGE{gpu="1",UUID="GPU-1",lease_id="lease_01"} 899.5
-DCGM_FI_DEV_POWER_USAGE{gpu="0",UUID="GPU-9",lease_id="lease_02"} 52.2
-DCGM_FI_DEV_GPU_UTIL{gpu="0",UUID="GPU-0",lease_id="lease_01"} 93
+DCGM_FI_DEV_GPU_TEMP{gpu="0",UUID="GPU-0",lease_id="lease_00000000000000000000000001",lease="a \\"b\\", {c}"} 61
+DCGM_FI_DEV_GPU_TEMP{gpu="1",UUID="GPU-1",lease_id="lease_00000000000000000000000001",lease="x"} 66.5
+DCGM_FI_DEV_POWER_USAGE{gpu="0",UUID="GPU-0",lease_id="lease_00000000000000000000000001"} 900
+DCGM_FI_DEV_POWER_USAGE{gpu="1",UUID="GPU-1",lease_id="lease_00000000000000000000000001"} 899.5
+DCGM_FI_DEV_POWER_USAGE{gpu="0",UUID="GPU-9",lease_id="lease_00000000000000000000000002"} 52.2
+DCGM_FI_DEV_GPU_UTIL{gpu="0",UUID="GPU-0",lease_id="lease_00000000000000000000000001"} 93
 other_metric 3
 """
 
@@ -79,8 +79,8 @@ def _served(api: FakeApi) -> None:
 def test_readings_are_summed_up_per_lease() -> None:
     found = gpu_readings.parse(TEXT)
     assert {lease: (each.hottest, each.power) for lease, each in found.items()} == {
-        "lease_01": (66.5, 1799.5),
-        "lease_02": (None, 52.2),
+        "lease_00000000000000000000000001": (66.5, 1799.5),
+        "lease_00000000000000000000000002": (None, 52.2),
     }
     assert gpu_readings.parse("DCGM_FI_DEV_GPU_TEMP{} 3\nDCGM_FI_DEV_GPU_TEMP 3\n") == {}
 
@@ -91,7 +91,7 @@ def test_the_apis_own_text_is_read() -> None:
     names = ("provider", "region", "gpu_model", "instance_type")
     row: Json = {
         **dict.fromkeys(names, "x"),
-        "lease_id": "lease_01",
+        "lease_id": "lease_00000000000000000000000001",
         "tenant_id": TENANT_ID,
         "metric_labels": {"name": 'a "quoted", {name}', "uuids": ["GPU-0"]},
         "gpu_count": 1,
@@ -101,7 +101,10 @@ def test_the_apis_own_text_is_read() -> None:
         "age_seconds": 5.0,
     }
     found = gpu_readings.parse(exposition([row]))
-    assert (found["lease_01"].hottest, found["lease_01"].power) == (33.0, 51.2)
+    assert (found["lease_00000000000000000000000001"].hottest, found["lease_00000000000000000000000001"].power) == (
+        33.0,
+        51.2,
+    )
 
 
 def test_top_without_a_terminal_prints_one_table(leases: FakeApi, cli: Cli) -> None:
@@ -138,7 +141,11 @@ def test_top_on_a_terminal_is_live_until_q(leases: FakeApi, cli: Cli) -> None:
     with Terminal(cli, ["top", "--interval", "0.2"]) as terminal:
         terminal.wait_for("q to quit")
         terminal.wait_for("1.8 kW")
-        leases.leases["lease_01"] = {**leases.leases["lease_01"], "name": "renamed-meanwhile", "version": 2}
+        leases.leases["lease_00000000000000000000000001"] = {
+            **leases.leases["lease_00000000000000000000000001"],
+            "name": "renamed-meanwhile",
+            "version": 2,
+        }
         terminal.wait_for("renamed-meanw")
         terminal.type("q")
         code, errors = terminal.finish()
@@ -170,7 +177,13 @@ def test_the_sums_leave_unknown_leases_out_of_the_mean() -> None:
 
 
 def test_leased_gpus_are_counted_and_shown_one_by_one(api: FakeApi, cli: Cli) -> None:
-    lease = {"lease_id": "lease_01", "name": "train-1", "gpu_model": "A100", "state": "active", "health": "failing"}
+    lease = {
+        "lease_id": "lease_00000000000000000000000001",
+        "name": "train-1",
+        "gpu_model": "A100",
+        "state": "active",
+        "health": "failing",
+    }
     api.documents[FLEET] = {
         "gpus_paid": 4,
         "gpus_in_use": 2,
@@ -190,8 +203,8 @@ def test_leased_gpus_are_counted_and_shown_one_by_one(api: FakeApi, cli: Cli) ->
 def test_the_series_of_a_lease_are_rows_without_gaps(api: FakeApi, cli: Cli) -> None:
     api.add(_active(1))
     series = ("memory_percent", "power_w", "temperature_c", "sm_clock_mhz", "cpu_percent", "host_memory_percent")
-    api.documents["GET", "/v1/leases/lease_01/metrics"] = {
-        "lease_id": "lease_01",
+    api.documents["GET", "/v1/leases/lease_00000000000000000000000001/metrics"] = {
+        "lease_id": "lease_00000000000000000000000001",
         "from": "2026-06-01T10:00:00Z",
         "to": "2026-06-01T10:02:00Z",
         "step_seconds": 60,
@@ -202,7 +215,7 @@ def test_the_series_of_a_lease_are_rows_without_gaps(api: FakeApi, cli: Cli) -> 
     rows = cli("lease", "metrics", "train-1", "--since", "2h", "--step", "1m").stdout.splitlines()
     assert rows[0].split()[:3] == ["AT", "GPU", "PERCENT"]
     assert [row.split()[:2] for row in rows[1:]] == [["2026-06-01T10:01:00Z", "93"]]
-    (asked,) = api.calls("GET", "/v1/leases/lease_01/metrics")
+    (asked,) = api.calls("GET", "/v1/leases/lease_00000000000000000000000001/metrics")
     assert asked.query["step"] == ["60"]
     begin = times.parse_time(asked.query["from"][0])
     assert begin is not None

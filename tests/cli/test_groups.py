@@ -54,7 +54,7 @@ def a_group(state: str = "queued", *members: str, **changes: Any) -> Json:
         "members": [
             {
                 "rank": rank,
-                "lease_id": f"lease_{rank:02}",
+                "lease_id": f"lease_{rank:026}",
                 "name": f"train-{rank}",
                 "state": one,
                 "reason": None,

@@ -71,7 +71,7 @@ def test_create_sends_every_option_as_the_contract_names_it(api: FakeApi, cli: C
         "labels": {"team": "vision"},
     }
     assert asked.key == TENANT_KEY
-    assert json.loads(result.stdout) == api.leases["lease_01"]
+    assert json.loads(result.stdout) == api.leases["lease_00000000000000000000000001"]
 
 
 def test_what_is_not_given_is_left_to_the_api(api: FakeApi, cli: Cli) -> None:
@@ -105,7 +105,7 @@ def test_a_create_whose_answer_is_lost_is_sent_again_under_the_same_key(api: Fak
     assert result.exit_code == 0, result.output
     first, second = api.calls("POST", "/v1/leases")
     assert first.headers["idempotency-key"] == second.headers["idempotency-key"]
-    assert list(api.leases) == ["lease_01"]
+    assert list(api.leases) == ["lease_00000000000000000000000001"]
     assert "retrying" in result.stderr
 
 
@@ -151,9 +151,9 @@ def test_list_shows_live_leases_unless_all_are_asked_for(api: FakeApi, cli: Cli)
     api.add(a_lease(1))
     api.add(a_lease(2, **RELEASED))
     live, every = cli("lease", "list"), cli("lease", "list", "--all")
-    assert "lease_01" in live.stdout
-    assert "lease_02" not in live.stdout
-    assert "lease_02" in every.stdout
+    assert "lease_00000000000000000000000001" in live.stdout
+    assert "lease_00000000000000000000000002" not in live.stdout
+    assert "lease_00000000000000000000000002" in every.stdout
 
 
 def test_list_passes_filters_on(api: FakeApi, cli: Cli) -> None:
@@ -169,9 +169,18 @@ def test_lists_follow_cursors_up_to_the_limit(api: FakeApi, cli: Cli) -> None:
     for number in range(1, 8):
         api.add(a_lease(number))
     some = json.loads(cli("lease", "list", "--limit", "3", "--json").stdout)
-    assert [item["id"] for item in some["items"]] == ["lease_01", "lease_02", "lease_03"]
+    assert [item["id"] for item in some["items"]] == [
+        "lease_00000000000000000000000001",
+        "lease_00000000000000000000000002",
+        "lease_00000000000000000000000003",
+    ]
     rest = json.loads(cli("lease", "list", "--limit", "0", "--cursor", some["next_cursor"], "--json").stdout)
-    assert [item["id"] for item in rest["items"]] == ["lease_04", "lease_05", "lease_06", "lease_07"]
+    assert [item["id"] for item in rest["items"]] == [
+        "lease_00000000000000000000000004",
+        "lease_00000000000000000000000005",
+        "lease_00000000000000000000000006",
+        "lease_00000000000000000000000007",
+    ]
     assert rest["next_cursor"] is None
     assert "--limit 0 shows all" in cli("lease", "list", "--limit", "3").stderr
 
@@ -185,12 +194,12 @@ def test_an_empty_list_says_so_beside_standard_output(cli: Cli) -> None:
 def test_a_name_stands_for_the_lease_that_lives(api: FakeApi, cli: Cli) -> None:
     api.add(a_lease(1, name="mine", **RELEASED))
     api.add(a_lease(2, name="mine"))
-    assert json.loads(cli("lease", "show", "mine", "--json").stdout)["id"] == "lease_02"
+    assert json.loads(cli("lease", "show", "mine", "--json").stdout)["id"] == "lease_00000000000000000000000002"
 
 
 def test_a_name_of_an_ended_lease_is_found_too(api: FakeApi, cli: Cli) -> None:
     api.add(a_lease(1, name="mine", **RELEASED))
-    assert json.loads(cli("lease", "show", "mine", "--json").stdout)["id"] == "lease_01"
+    assert json.loads(cli("lease", "show", "mine", "--json").stdout)["id"] == "lease_00000000000000000000000001"
 
 
 def test_an_ambiguous_name_lists_the_ids_and_does_nothing(api: FakeApi, cli: Cli) -> None:
@@ -198,8 +207,8 @@ def test_an_ambiguous_name_lists_the_ids_and_does_nothing(api: FakeApi, cli: Cli
     api.add(a_lease(2, name="mine"))
     result = cli("lease", "release", "mine")
     assert result.exit_code == 1
-    assert "lease_01 (queued)" in result.stderr
-    assert "lease_02 (queued)" in result.stderr
+    assert "lease_00000000000000000000000001 (queued)" in result.stderr
+    assert "lease_00000000000000000000000002 (queued)" in result.stderr
     assert not [asked for asked in api.asked if asked.method == "DELETE"]
 
 
@@ -211,14 +220,14 @@ def test_an_unknown_name_is_said_to_be_unknown(cli: Cli) -> None:
 
 def test_show_tells_where_it_runs_how_to_get_in_and_what_it_costs(api: FakeApi, cli: Cli) -> None:
     api.add(a_lease(1, **PROVISIONING | BOOTING | ACTIVE))
-    shown = cli("lease", "show", "lease_01").stdout
+    shown = cli("lease", "show", "lease_00000000000000000000000001").stdout
     for fact in ("active", "aws us-east-1a p4d.24xlarge spot", "8 x A100 40 GiB", "ssh ubuntu@203.0.113.9", "1.25 USD"):
         assert fact in shown
 
 
 def test_names_from_others_cannot_steer_the_terminal(api: FakeApi, cli: Cli) -> None:
     api.add(a_lease(1, name="[red]x\x1b[2J"))
-    for arguments in (["lease", "list"], ["lease", "show", "lease_01"]):
+    for arguments in (["lease", "list"], ["lease", "show", "lease_00000000000000000000000001"]):
         shown = cli(*arguments).stdout
         assert "[red]x" in shown
         assert "\x1b" not in shown
@@ -228,7 +237,7 @@ def test_extend_adds_a_duration_and_shows_the_added_cost(api: FakeApi, cli: Cli)
     api.add(a_lease(1, expires_at="2026-01-01T12:00:00Z", estimate={"price_per_hour": "22.00"}))
     extended = cli("lease", "extend", "train-1", "90m")
     assert extended.exit_code == 0
-    (asked,) = api.calls("POST", "/v1/leases/lease_01/extend")
+    (asked,) = api.calls("POST", "/v1/leases/lease_00000000000000000000000001/extend")
     assert asked.body == {"extend_by_seconds": 5400}
     note = "extended by 1 h 30 min until 2026-01-01T13:30:00Z; adds at most 33.00 USD at 22.00 USD/h\n"
     assert extended.stderr == note
@@ -237,7 +246,7 @@ def test_extend_adds_a_duration_and_shows_the_added_cost(api: FakeApi, cli: Cli)
 def test_extend_takes_a_time_or_a_duration_and_not_both(api: FakeApi, cli: Cli) -> None:
     api.add(a_lease(1, expires_at="2026-01-01T12:00:00Z"))
     assert cli("lease", "extend", "train-1", "--until", "2026-01-02T12:00:00Z").exit_code == 0
-    (asked,) = api.calls("POST", "/v1/leases/lease_01/extend")
+    (asked,) = api.calls("POST", "/v1/leases/lease_00000000000000000000000001/extend")
     assert asked.body == {"expires_at": "2026-01-02T12:00:00Z"}
     for arguments in ([], ["1h", "--until", "2h"]):
         refused = cli("lease", "extend", "train-1", *arguments)
@@ -248,7 +257,7 @@ def test_extend_takes_a_time_or_a_duration_and_not_both(api: FakeApi, cli: Cli) 
 def test_keep_holds_idleness_off(api: FakeApi, cli: Cli) -> None:
     api.add(a_lease(1))
     assert cli("lease", "keep", "train-1", "--for", "2h").exit_code == 0
-    (asked,) = api.calls("POST", "/v1/leases/lease_01/keep")
+    (asked,) = api.calls("POST", "/v1/leases/lease_00000000000000000000000001/keep")
     assert asked.body == {"seconds": 7200}
     assert cli("lease", "keep", "train-1").exit_code == 2
 
@@ -270,18 +279,23 @@ def _created(api: FakeApi, cli: Cli) -> Json:
 
 def test_release_gives_the_lease_back(api: FakeApi, cli: Cli) -> None:
     api.add(a_lease(1))
-    assert json.loads(cli("lease", "release", "lease_01", "--json").stdout)["state"] == "releasing"
+    assert (
+        json.loads(cli("lease", "release", "lease_00000000000000000000000001", "--json").stdout)["state"] == "releasing"
+    )
 
 
 def test_reboot_answers_with_the_lease(api: FakeApi, cli: Cli) -> None:
     api.add(a_lease(1))
-    assert json.loads(cli("lease", "reboot", "lease_01", "--json").stdout)["id"] == "lease_01"
+    assert (
+        json.loads(cli("lease", "reboot", "lease_00000000000000000000000001", "--json").stdout)["id"]
+        == "lease_00000000000000000000000001"
+    )
 
 
 def test_the_console_of_a_failed_boot_is_shown(api: FakeApi, cli: Cli) -> None:
     page = {"items": [{"n": 1, "text": "no such driver", "created_at": "2026-06-01T10:00:00Z"}], "next_cursor": None}
-    api.documents["GET", "/v1/leases/lease_01/console"] = page
-    assert "no such driver" in cli("lease", "console", "lease_01").stdout
+    api.documents["GET", "/v1/leases/lease_00000000000000000000000001/console"] = page
+    assert "no such driver" in cli("lease", "console", "lease_00000000000000000000000001").stdout
 
 
 def test_operators_are_shown_the_providers_own_words(api: FakeApi, cli: Cli) -> None:
@@ -289,13 +303,13 @@ def test_operators_are_shown_the_providers_own_words(api: FakeApi, cli: Cli) -> 
     api.add(
         a_lease(1, **NO_CAPACITY, provider_message="subnet-1 is full"), attempts=[{**REFUSED_ATTEMPT, "error": error}]
     )
-    assert "role worker may not run p4d" in cli("lease", "attempts", "lease_01").stdout
-    assert "subnet-1 is full" in cli("lease", "show", "lease_01").stdout
+    assert "role worker may not run p4d" in cli("lease", "attempts", "lease_00000000000000000000000001").stdout
+    assert "subnet-1 is full" in cli("lease", "show", "lease_00000000000000000000000001").stdout
 
 
 def test_attempts_show_what_the_provider_said(api: FakeApi, cli: Cli) -> None:
     api.add(a_lease(1), attempts=[REFUSED_ATTEMPT])
-    shown = cli("lease", "attempts", "lease_01").stdout
+    shown = cli("lease", "attempts", "lease_00000000000000000000000001").stdout
     assert "InsufficientInstanceCapacity: no p4d in us-east-1a" in shown
 
 
@@ -307,8 +321,8 @@ def test_events_go_on_after_a_sequence_number(api: FakeApi, cli: Cli) -> None:
         "created_at": "2026-06-01T10:00:00Z",
         "data": {"n": 2, "instance_id": "i-7"},
     }
-    api.documents["GET", "/v1/leases/lease_01/events"] = {"items": [event], "next_cursor": None}
-    result = cli("lease", "events", "lease_01", "--after", "7")
+    api.documents["GET", "/v1/leases/lease_00000000000000000000000001/events"] = {"items": [event], "next_cursor": None}
+    result = cli("lease", "events", "lease_00000000000000000000000001", "--after", "7")
     assert "lease.active" in result.stdout
     assert "ago" in result.stdout
     assert "try 2, i-7" in result.stdout
@@ -365,7 +379,7 @@ def test_what_the_detail_says_is_not_repeated(api: FakeApi, cli: Cli) -> None:
 def test_the_total_is_for_the_term_with_its_extensions(api: FakeApi, cli: Cli) -> None:
     estimate = {"price_per_hour": "21.96", "price_for_term": "43.92", **ALL_PARTS}
     api.add(a_lease(1, created_at="2999-01-01T10:00:00Z", expires_at="2999-01-01T12:00:00Z", estimate=estimate))
-    shown = cli("lease", "show", "lease_01").stdout
+    shown = cli("lease", "show", "lease_00000000000000000000000001").stdout
     assert "43.92 USD for 2 h" in shown
     assert "total" in shown
 
@@ -379,9 +393,11 @@ def test_an_unknown_model_names_the_known_ones(api: FakeApi, cli: Cli) -> None:
 
 
 def test_a_name_that_is_taken_shows_the_lease(api: FakeApi, cli: Cli) -> None:
-    api.next_answers.append(problem(409, "name_taken", "the name is taken", lease_id="lease_09"))
+    api.next_answers.append(
+        problem(409, "name_taken", "the name is taken", lease_id="lease_00000000000000000000000009")
+    )
     shown = cli("lease", "create", "--gpu", "T4", "--ttl", "1h", "--name", "t").stderr
-    assert "lease id: lease_09" in shown
+    assert "lease id: lease_00000000000000000000000009" in shown
     assert "another --name" in shown
 
 
@@ -395,7 +411,7 @@ def test_a_refusal_is_json_for_programs(api: FakeApi, cli: Cli) -> None:
 def test_a_busy_api_is_asked_again_after_its_own_time(api: FakeApi, cli: Cli) -> None:
     api.add(a_lease(1))
     api.next_answers.append(Answer(429, {"code": "rate_limited"}, {"Retry-After": "0"}))
-    result = cli("lease", "show", "lease_01")
+    result = cli("lease", "show", "lease_00000000000000000000000001")
     assert result.exit_code == 0
     assert "retrying in 0 s" in result.stderr
 
@@ -417,12 +433,13 @@ def test_a_list_that_never_moves_on_is_an_error_and_not_a_loop(api: FakeApi, cli
 def test_what_may_not_be_repeated_is_sent_once(api: FakeApi, cli: Cli) -> None:
     api.add(a_lease(1))
     api.next_answers.append(Answer(drop=True))
-    assert cli("lease", "reboot", "lease_01").exit_code == 3
+    assert cli("lease", "reboot", "lease_00000000000000000000000001").exit_code == 3
     assert len(api.asked) == 1
 
 
 def test_an_answer_of_something_in_between_is_named(api: FakeApi, cli: Cli) -> None:
-    api.next_answers.append(Answer(502, None, {"Content-Type": "text/html"}, raw=b"<h1>Bad Gateway</h1>"))
-    result = cli("lease", "show", "lease_01")
+    api.next_answers.append(Answer(403, None, {"Content-Type": "text/html"}, raw=b"<h1>Forbidden</h1>"))
+    result = cli("lease", "show", "lease_00000000000000000000000001")
     assert result.exit_code == 1
-    assert "502" in result.stderr
+    assert "403" in result.stderr
+    assert len(api.asked) == 1

@@ -26,12 +26,12 @@ from tests.cli.conftest import Cli
 from tests.cli.fake_api import ACTIVE, BOOTING, PLACE, TENANT_ID, TENANT_KEY, FakeApi, Json, a_lease, problem
 from tests.cli.test_costs import BUDGET, COSTS
 
-ME: Json = {"key_id": "key_01", "tenant_id": TENANT_ID}
+ME: Json = {"key_id": "key_00000000000000000000000001", "tenant_id": TENANT_ID}
 LABEL: Json = {"kind": "label", "tenant_id": TENANT_ID, "key_id": None, "label": "team:vision"}
 
 
 def a_budget(number: int, available: str, **changes: Any) -> Json:
-    return {**BUDGET, "id": f"budget_{number:02}", "available": available, **changes}
+    return {**BUDGET, "id": f"budget_{number:026}", "available": available, **changes}
 
 
 BUDGETS = [
@@ -39,19 +39,24 @@ BUDGETS = [
     a_budget(2, "9.50"),
     a_budget(3, "7.00", scope=LABEL),
     a_budget(4, "1.00", when_exceeded="notify"),
-    a_budget(5, "0.50", scope={"kind": "key", "tenant_id": TENANT_ID, "key_id": "key_99"}),
-    a_budget(6, "0.10", tenant_id="tenant_99", scope={"kind": "tenant", "tenant_id": "tenant_99"}),
+    a_budget(5, "0.50", scope={"kind": "key", "tenant_id": TENANT_ID, "key_id": "key_00000000000000000000000099"}),
+    a_budget(
+        6,
+        "0.10",
+        tenant_id="tenant_00000000000000000000000099",
+        scope={"kind": "tenant", "tenant_id": "tenant_00000000000000000000000099"},
+    ),
 ]
 
 
 @pytest.mark.parametrize(
     ("labels", "numbers", "expected"),
     [
-        ({}, range(6), "budget_02"),
-        ({"team": "vision"}, range(6), "budget_03"),
-        ({"team": "speech"}, range(6), "budget_02"),
-        ({}, [0, 4], "budget_01"),
-        ({}, [3], "budget_04"),
+        ({}, range(6), "budget_00000000000000000000000002"),
+        ({"team": "vision"}, range(6), "budget_00000000000000000000000003"),
+        ({"team": "speech"}, range(6), "budget_00000000000000000000000002"),
+        ({}, [0, 4], "budget_00000000000000000000000001"),
+        ({}, [3], "budget_00000000000000000000000004"),
         ({}, [4, 5], None),
         ({}, [], None),
     ],
@@ -126,7 +131,7 @@ async def test_every_answer_has_the_remaining_budget_and_those_about_leases_thei
         "excluded_by_reason": [{"code": "price_cap", "count": 7}],
     }
     money = {"amount": "9.50", "spent": "0.00", "committed": "0.00", "asked": "43.92"}
-    budgets = [{"budget_id": "budget_02", **money, "fits": False}]
+    budgets = [{"budget_id": "budget_00000000000000000000000002", **money, "fits": False}]
     prices = {"rate_per_hour": "21.96", "total": "43.92", "valid_until": "2099-01-01T00:00:00Z"}
     budgeted.documents["POST", "/v1/leases/plan"] = {**plan, "budgets": budgets}
     budgeted.documents["POST", "/v1/quotes"] = {"id": "quote_01", "plan": plan, "currency": "USD", **prices}
@@ -145,7 +150,11 @@ async def test_every_answer_has_the_remaining_budget_and_those_about_leases_thei
             "create": await call(client, "create_lease", ttl_seconds=7200, quote_id="quote_01", max_cost="1.50"),
         }
     least = {name: answer["remaining_budget"]["id"] for name, answer in answers.items()}
-    assert least == {**dict.fromkeys(answers, "budget_02"), "plan": "budget_03", "quote": "budget_03"}
+    assert least == {
+        **dict.fromkeys(answers, "budget_00000000000000000000000002"),
+        "plan": "budget_00000000000000000000000003",
+        "quote": "budget_00000000000000000000000003",
+    }
     assert answers["quote"]["quote_id"] == "quote_01"
     assert answers["plan"]["excluded"] == {"above the maximum price": 7}
     assert answers["plan"]["would_end_at"]
@@ -154,7 +163,7 @@ async def test_every_answer_has_the_remaining_budget_and_those_about_leases_thei
     assert answers["costs"]["total"]["cost"] == "241.00"
     assert [item["scope"] for item in answers["budgets"]["budgets"]][:3] == [
         "tenant",
-        "key key_01",
+        "key key_00000000000000000000000001",
         "label team:vision",
     ]
     assert [item["ends_at"] for item in answers["list"]["leases"]] == [cap["ends_at"]]
@@ -170,10 +179,10 @@ async def test_every_answer_has_the_remaining_budget_and_those_about_leases_thei
 
 async def test_labels_of_the_server_count_where_no_lease_is_named(budgeted: FakeApi) -> None:
     budgeted.documents["GET", "/v1/costs"] = COSTS
-    budgeted.add(a_lease(1, key_id="key_99"), ACTIVE)
+    budgeted.add(a_lease(1, key_id="key_00000000000000000000000099"), ACTIVE)
     async with agent(budgeted, {"team": "vision"}) as client:
         answers = [await call(client, tool) for tool in ("list_leases", "costs", "budgets")]
-    assert [answer["remaining_budget"]["id"] for answer in answers] == ["budget_03"] * 3
+    assert [answer["remaining_budget"]["id"] for answer in answers] == ["budget_00000000000000000000000003"] * 3
     assert [lease["budget_available"] for lease in answers[0]["leases"]] == ["0.50"]
 
 

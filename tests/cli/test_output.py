@@ -25,7 +25,7 @@ def test_csv_has_the_tables_columns_and_the_apis_values(api: FakeApi, cli: Cli) 
     assert result.exit_code == 0, result.output
     assert _rows(result.stdout) == [
         {
-            "ID": "lease_01",
+            "ID": "lease_00000000000000000000000001",
             "NAME": "train-1",
             "STATE": "active",
             "GPUS": "8 x A100 40 GiB",
@@ -54,7 +54,10 @@ def test_csv_lines_end_and_quote_as_the_standard_says(api: FakeApi, cli: Cli) ->
 
 def test_one_lease_is_one_row_of_the_list(api: FakeApi, cli: Cli) -> None:
     api.add(a_lease(1, **LIVE))
-    assert cli("lease", "show", "lease_01", "--output", "csv").stdout == cli("lease", "list", "--output", "csv").stdout
+    assert (
+        cli("lease", "show", "lease_00000000000000000000000001", "--output", "csv").stdout
+        == cli("lease", "list", "--output", "csv").stdout
+    )
 
 
 def test_any_other_object_is_one_row_with_a_column_for_each_field(api: FakeApi, cli: Cli) -> None:
@@ -111,8 +114,8 @@ def test_a_formula_in_a_name_arrives_harmless(api: FakeApi, cli: Cli) -> None:
 @pytest.mark.parametrize(
     "arguments",
     [
-        ["lease", "watch", "lease_01"],
-        ["lease", "release", "lease_01", "--watch"],
+        ["lease", "watch", "lease_00000000000000000000000001"],
+        ["lease", "release", "lease_00000000000000000000000001", "--watch"],
         ["lease", "create", "--gpu", "T4", "--ttl", "1h", "--watch"],
     ],
 )

@@ -179,7 +179,7 @@ def test_ended_leases_show_no_login_and_no_expiry(api: FakeApi, cli: Cli) -> Non
     ended = {"connection": connection, "expires_at": "2999-06-01T10:00:00Z", "state": "released", "terminal": True}
     cost = {"accrued": "1.2345", "rate_per_hour": None, "currency": "USD", "covers": "compute_disk_address"}
     api.add(a_lease(1, **ended, cost=cost, ended_at="2026-06-01T10:00:00Z"))
-    shown = cli("lease", "show", "lease_01").stdout
+    shown = cli("lease", "show", "lease_00000000000000000000000001").stdout
     assert "cost  1.2345 USD\n" in re.sub(r" +\n", "\n", re.sub(r" {3,}", "  ", shown))
     assert "traffic" in shown
     assert "ended" in shown

@@ -20,15 +20,15 @@ def _run(cli: Cli, *arguments: str, **environ: str) -> tuple[int, str, str]:
 
 def test_success_is_0_and_messages_stay_off_standard_output(api: FakeApi, cli: Cli) -> None:
     api.add(a_lease())
-    code, out, err = _run(cli, "lease", "show", "lease_01")
-    assert (code, err) == (0, "`gpulease lease explain lease_01` shows what it waits for\n")
-    assert "lease_01" in out
+    code, out, err = _run(cli, "lease", "show", "lease_00000000000000000000000001")
+    assert (code, err) == (0, "`gpulease lease explain lease_00000000000000000000000001` shows what it waits for\n")
+    assert "lease_00000000000000000000000001" in out
     assert "explain" not in out
 
 
 def test_a_refusal_is_1(api: FakeApi, cli: Cli) -> None:
     api.next_answers.append(problem(403, "forbidden", "needs the role operator"))
-    code, out, err = _run(cli, "lease", "show", "lease_01")
+    code, out, err = _run(cli, "lease", "show", "lease_00000000000000000000000001")
     assert (code, out) == (1, "")
     assert "needs the role operator" in err
 

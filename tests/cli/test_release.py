@@ -20,22 +20,33 @@ def leases(api: FakeApi) -> None:
 
 
 def test_several_names_are_released_in_one_request(api: FakeApi, cli: Cli) -> None:
-    result = cli("lease", "release", "train-1", "lease_03", "train-1")
+    result = cli("lease", "release", "train-1", "lease_00000000000000000000000003", "train-1")
     assert result.exit_code == 0, result.output
-    assert [asked.body for asked in api.calls(*BULK)] == [{"ids": ["lease_01", "lease_03"]}]
+    assert [asked.body for asked in api.calls(*BULK)] == [
+        {"ids": ["lease_00000000000000000000000001", "lease_00000000000000000000000003"]}
+    ]
     assert "2 leases are being released" in result.stderr
 
 
 def test_leases_that_end_meanwhile_are_not_counted(api: FakeApi, cli: Cli) -> None:
-    item = {"id": "lease_01", "tenant_id": TENANT_ID, "name": "train-1", "state": "releasing", "released": True}
-    items = [item, {**item, "id": "lease_02", "name": "train-2", "state": "released", "released": False}]
+    item = {
+        "id": "lease_00000000000000000000000001",
+        "tenant_id": TENANT_ID,
+        "name": "train-1",
+        "state": "releasing",
+        "released": True,
+    }
+    items = [
+        item,
+        {**item, "id": "lease_00000000000000000000000002", "name": "train-2", "state": "released", "released": False},
+    ]
     api.documents[BULK] = {"dry_run": False, "released": 1, "items": items, "not_found": [], "more": False}
     result = cli("lease", "release", "train-1", "train-2", "--output", "csv")
     assert result.stderr == "1 lease is being released\n1 ended meanwhile\n"
     assert result.stdout.splitlines() == [
         "ID,NAME,STATE,RELEASED",
-        "lease_01,train-1,releasing,true",
-        "lease_02,train-2,released,false",
+        "lease_00000000000000000000000001,train-1,releasing,true",
+        "lease_00000000000000000000000002,train-2,released,false",
     ]
 
 
@@ -46,7 +57,17 @@ def test_one_unknown_name_releases_nothing(api: FakeApi, cli: Cli) -> None:
 
 @pytest.mark.parametrize(
     ("options", "ids"),
-    [(["--label", "team=vision"], ["lease_01", "lease_02"]), (["--all"], ["lease_01", "lease_02", "lease_03"])],
+    [
+        (["--label", "team=vision"], ["lease_00000000000000000000000001", "lease_00000000000000000000000002"]),
+        (
+            ["--all"],
+            [
+                "lease_00000000000000000000000001",
+                "lease_00000000000000000000000002",
+                "lease_00000000000000000000000003",
+            ],
+        ),
+    ],
 )
 def test_a_label_or_all_takes_the_live_leases(api: FakeApi, cli: Cli, options: list[str], ids: list[str]) -> None:
     assert cli("lease", "release", *options, "--yes").exit_code == 0
@@ -96,12 +117,12 @@ def test_nothing_to_release_is_no_error(cli: Cli) -> None:
 
 
 def test_update_changes_the_name_and_keeps_other_labels(api: FakeApi, cli: Cli) -> None:
-    api.leases["lease_01"]["labels"] = {"team": "vision", "old": "x"}
+    api.leases["lease_00000000000000000000000001"]["labels"] = {"team": "vision", "old": "x"}
     changes = ["--name", "new", "--label", "cost=42", "--remove-label", "old"]
     assert cli("lease", "update", "train-1", *changes).exit_code == 0
-    (asked,) = api.calls("PATCH", "/v1/leases/lease_01")
+    (asked,) = api.calls("PATCH", "/v1/leases/lease_00000000000000000000000001")
     assert asked.body == {"name": "new", "labels": {"team": "vision", "cost": "42"}}
-    assert cli("lease", "update", "lease_02").exit_code == 2
+    assert cli("lease", "update", "lease_00000000000000000000000002").exit_code == 2
 
 
 def test_a_shortened_id_is_accepted(api: FakeApi, cli: Cli) -> None:

@@ -40,11 +40,11 @@ def _printed(cli: Cli, *more: str) -> list[str]:
 
 def test_the_vms_own_host_keys_are_the_only_ones_believed(api: FakeApi, cli: Cli, state: Path) -> None:
     api.add(_lease())
-    known = state / "lease_01-1.known"
+    known = state / "lease_00000000000000000000000001-1.known"
     assert _printed(cli) == [
         "ssh",
         "-o",
-        "HostKeyAlias=lease_01",
+        "HostKeyAlias=lease_00000000000000000000000001",
         "-o",
         f'UserKnownHostsFile="{known}"',
         "-o",
@@ -57,7 +57,10 @@ def test_the_vms_own_host_keys_are_the_only_ones_believed(api: FakeApi, cli: Cli
         "ConnectTimeout=20",
         "203.0.113.9",
     ]
-    lines = ["lease_01 ssh-ed25519 AAAAC3Nza+/==", "lease_01 ecdsa-sha2-nistp256 AAAAE2Vj"]
+    lines = [
+        "lease_00000000000000000000000001 ssh-ed25519 AAAAC3Nza+/==",
+        "lease_00000000000000000000000001 ecdsa-sha2-nistp256 AAAAE2Vj",
+    ]
     assert known.read_text().splitlines() == lines
     assert stat.S_IMODE(state.stat().st_mode) == 0o700
     assert [file.name for file in state.iterdir()] == [known.name]
@@ -67,9 +70,9 @@ def test_unknown_host_keys_are_kept_for_each_vm_when_first_seen(api: FakeApi, cl
     api.add(_lease(ssh_host_keys=None))
     line = _printed(cli)
     assert "StrictHostKeyChecking=accept-new" in line
-    assert f'UserKnownHostsFile="{state / "lease_01-1.seen"}"' in line
-    api.leases["lease_01"]["attempts_count"] = 2
-    assert f'UserKnownHostsFile="{state / "lease_01-2.seen"}"' in _printed(cli)
+    assert f'UserKnownHostsFile="{state / "lease_00000000000000000000000001-1.seen"}"' in line
+    api.leases["lease_00000000000000000000000001"]["attempts_count"] = 2
+    assert f'UserKnownHostsFile="{state / "lease_00000000000000000000000001-2.seen"}"' in _printed(cli)
 
 
 def test_a_vm_without_public_address_is_reached_by_its_private_one(api: FakeApi, cli: Cli, state: Path) -> None:
@@ -124,14 +127,14 @@ def _copied(cli: Cli, *words: str) -> list[str]:
     line = shlex.split(result.stdout)
     assert line[0] == "scp"
     assert "StrictHostKeyChecking=yes" in line
-    assert "HostKeyAlias=lease_01" in line
+    assert "HostKeyAlias=lease_00000000000000000000000001" in line
     return line[line.index("ConnectTimeout=20") + 1 :]
 
 
 def test_files_are_copied_both_ways_under_the_same_host_key_rules(api: FakeApi, cli: Cli, state: Path) -> None:
     api.add(_lease())
     assert _copied(cli, "model.pt", "train-1:models/") == ["--", "model.pt", "203.0.113.9:models/"]
-    assert _copied(cli, "-r", "lease_01:runs", "-i", "/k/id", ".") == [
+    assert _copied(cli, "-r", "lease_00000000000000000000000001:runs", "-i", "/k/id", ".") == [
         "-i",
         "/k/id",
         "-r",
@@ -166,7 +169,7 @@ def test_a_copy_has_one_side_on_a_vm(api: FakeApi, cli: Cli, state: Path, paths:
 @pytest.mark.parametrize(
     ("change", "hint"),
     [
-        ({}, "queued, not active: wait with `gpulease lease watch lease_01 --until active`"),
+        ({}, "queued, not active: wait with `gpulease lease watch lease_00000000000000000000000001 --until active`"),
         (PROVISIONING, "provisioning, not active: wait with `gpulease lease watch"),
         (BOOTING, "booting, not active: wait with `gpulease lease watch"),
         (RELEASING, "releasing, not active: there is no VM to log in to"),
@@ -177,7 +180,7 @@ def test_a_copy_has_one_side_on_a_vm(api: FakeApi, cli: Cli, state: Path, paths:
 )
 def test_a_lease_one_cannot_log_in_to_says_why(api: FakeApi, cli: Cli, state: Path, change: Json, hint: str) -> None:
     api.add(a_lease(1, **change))
-    result = cli("ssh", "lease_01")
+    result = cli("ssh", "lease_00000000000000000000000001")
     assert result.exit_code == 1
     assert hint in result.stderr
 
@@ -216,8 +219,8 @@ def test_no_id_leads_out_of_the_folder(lease_id: str) -> None:
 
 def test_a_folder_with_a_percent_sign_is_no_token_of_ssh(tmp_path: Path) -> None:
     known = options(target(_lease()), tmp_path / "50%h")["UserKnownHostsFile"]
-    assert known.endswith('/50%%h/lease_01-1.known"')
-    assert (tmp_path / "50%h" / "lease_01-1.known").exists()
+    assert known.endswith('/50%%h/lease_00000000000000000000000001-1.known"')
+    assert (tmp_path / "50%h" / "lease_00000000000000000000000001-1.known").exists()
 
 
 def test_host_keys_are_kept_where_the_desktop_says() -> None:

@@ -23,7 +23,7 @@ INCLUDE = 'Include "/h/.ssh/gpulease/*.config"'
 def home(cli: Cli, api: FakeApi, tmp_path: Path) -> Path:
     cli.environ["HOME"] = str(tmp_path / "home")
     cli.environ["XDG_STATE_HOME"] = ""
-    api.documents["GET", "/v1/me"] = {"key_id": "key_01", "tenant_id": TENANT_ID}
+    api.documents["GET", "/v1/me"] = {"key_id": "key_00000000000000000000000001", "tenant_id": TENANT_ID}
     return tmp_path / "home"
 
 
@@ -53,15 +53,17 @@ def test_each_active_lease_has_an_alias_with_the_rules_of_its_host_keys(api: Fak
         "",
         "Host train-1.gpulease",
         "  HostName 203.0.113.1",
-        "  HostKeyAlias lease_01",
-        f'  UserKnownHostsFile "{state}/lease_01-1.known"',
+        "  HostKeyAlias lease_00000000000000000000000001",
+        f'  UserKnownHostsFile "{state}/lease_00000000000000000000000001-1.known"',
         "  StrictHostKeyChecking yes",
         "  User ubuntu",
         "  Port 22",
         "  ConnectTimeout 20",
         '  IdentityFile "/k/my id"',
     ]
-    assert (state / "lease_01-1.known").read_text() == "lease_01 ssh-ed25519 AAAAC3Nza\n"
+    assert (
+        state / "lease_00000000000000000000000001-1.known"
+    ).read_text() == "lease_00000000000000000000000001 ssh-ed25519 AAAAC3Nza\n"
     assert stat.S_IMODE(tenant_file(home).stat().st_mode) == 0o600
     (asked,) = api.calls("GET", "/v1/leases")
     assert asked.query["state"] == ["active"]
@@ -91,7 +93,7 @@ def test_aliases_of_ended_leases_go(api: FakeApi, cli: Cli, home: Path) -> None:
     api.add(active(1))
     api.add(active(2))
     assert cli("ssh-config").stdout.split() == ["train-1.gpulease", "train-2.gpulease"]
-    del api.leases["lease_01"]
+    del api.leases["lease_00000000000000000000000001"]
     assert cli("ssh-config").stdout.split() == ["train-2.gpulease"]
     assert "train-1" not in tenant_file(home).read_text()
 
@@ -109,10 +111,10 @@ def test_names_that_read_alike_and_odd_ones_become_safe_aliases(api: FakeApi, cl
     aliases = cli("ssh-config").stdout.split()
     assert aliases == [
         "a-b.gpulease",
-        "lease_02.gpulease",
-        "lease_03.gpulease",
+        "lease_00000000000000000000000002.gpulease",
+        "lease_00000000000000000000000003.gpulease",
         "x-Host-ProxyCommand-id.gpulease",
-        "lease_05.gpulease",
+        "lease_00000000000000000000000005.gpulease",
     ]
     hosts = [line for line in tenant_file(home).read_text().splitlines() if line.startswith("Host")]
     assert hosts == [f"Host {alias}" for alias in aliases]
@@ -123,7 +125,7 @@ def test_a_lease_without_address_is_left_out_with_a_note(api: FakeApi, cli: Cli,
     api.add(active(2))
     result = cli("ssh-config")
     assert result.stdout == "train-2.gpulease\n"
-    assert "left out: lease_01 is active but has no address yet" in result.stderr
+    assert "left out: lease_00000000000000000000000001 is active but has no address yet" in result.stderr
 
 
 def test_a_key_without_tenant_and_a_tenant_that_is_no_file_name_are_refused(api: FakeApi, cli: Cli, home: Path) -> None:
@@ -202,7 +204,10 @@ def test_openssh_reads_what_was_written_in_any_home_folder(tmp_path: Path) -> No
         shown = done.stdout.replace("%%", "%")  # some options are printed as they were written
         read = dict(line.partition(" ")[::2] for line in shown.splitlines())
         assert read["hostname"] == "203.0.113.1", name
-        assert read["userknownhostsfile"].strip('"') == f"{main.parent.parent}/keys/lease_01-1.known", name
+        assert (
+            read["userknownhostsfile"].strip('"')
+            == f"{main.parent.parent}/keys/lease_00000000000000000000000001-1.known"
+        ), name
         assert read["identityfile"].strip('"') == f"{main.parent.parent}/my id", name
 
 

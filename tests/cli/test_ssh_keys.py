@@ -80,7 +80,7 @@ def test_keys_are_listed_made_default_and_deleted_by_name(api: FakeApi, cli: Cli
     assert api.calls("GET", "/v1/ssh-keys")[0].query["mine"] == ["true"]
     assert cli("ssh-keys", "set-default", "laptop", "--off").exit_code == 0
     assert api.ssh_keys[0]["default"] is False
-    assert cli("ssh-keys", "set-default", "sshkey_00").exit_code == 0
+    assert cli("ssh-keys", "set-default", "sshkey_00000000000000000000000000").exit_code == 0
     assert [key["default"] for key in api.ssh_keys[:1]] == [True]
     assert "no SSH key has the name 'other'" in cli("ssh-keys", "delete", "other").stderr
     assert cli("ssh-keys", "delete", "laptop").exit_code == 0

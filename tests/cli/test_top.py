@@ -44,13 +44,13 @@ def test_the_whole_installation_fits_24_lines_of_80() -> None:
         "region-12",
         "9 more",
         "stuck 5",
-        "lease_02  main us-east-1",
+        "lease_00000000000000000000000002  main us-east-1",
         "2 more, see",
         "orphans lost_row 3",
         "lease.number60",
     ):
         assert fact in text, text
-    assert "lease_03" not in text
+    assert "lease_00000000000000000000000003" not in text
     assert "region-9 " not in text
     assert len(text.splitlines()) == 24
     assert text.index("lease.number60") < text.index("lease.number59")
@@ -58,7 +58,7 @@ def test_the_whole_installation_fits_24_lines_of_80() -> None:
 
 def test_a_larger_terminal_shows_more() -> None:
     text = _text(a_summary(), size=Size(120, 50))
-    assert "lease_04" in text
+    assert "lease_00000000000000000000000004" in text
     assert "region-6" in text
     assert text.count("lease.number") > 20
 
@@ -69,11 +69,11 @@ def test_a_tiny_terminal_breaks_nothing(size: Size) -> None:
 
 
 def test_brakes_come_first() -> None:
-    stop = {"by": "key_1", "since": "2026-06-01T11:50:00Z", "note": "costs"}
+    stop = {"by": "key_00000000000000000000000001", "since": "2026-06-01T11:50:00Z", "note": "costs"}
     brakes = {"installation_id": "i", "launches_stopped": stop, "hold": {"reason": "another cluster", "since": None}}
     broken = {"checked_at": None, "broken": [{"name": "x"}]}
     shown = _text(a_summary(brakes=brakes, invariants=broken)).splitlines()
-    assert shown[1] == "LAUNCHES STOPPED by key_1 10 min ago: costs"
+    assert shown[1] == "LAUNCHES STOPPED by key_00000000000000000000000001 10 min ago: costs"
     assert shown[2] == "ON HOLD : another cluster"
     assert "INVARIANTS BROKEN: 1" in shown[3]
 

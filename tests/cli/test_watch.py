@@ -45,7 +45,7 @@ def client(api: FakeApi) -> Iterator[Api]:
 
 def _follow(client: Api, *, until: Goal = "terminal", as_json: bool = False, timeout: int | None = 20) -> int:
     with Session(Connection(as_json=as_json)) as session:
-        return follow(session, client, "lease_01", until=until, timeout=timeout, pace=FAST)
+        return follow(session, client, "lease_00000000000000000000000001", until=until, timeout=timeout, pace=FAST)
 
 
 def test_a_watch_shows_every_state_and_ends_with_the_lease(
@@ -88,7 +88,7 @@ def test_an_unchanged_lease_is_asked_for_by_etag(api: FakeApi, client: Api) -> N
     assert _follow(client, timeout=0) == 1
     assert not api.asked
     _follow(client, timeout=1)
-    first, *later = api.calls("GET", "/v1/leases/lease_01")
+    first, *later = api.calls("GET", "/v1/leases/lease_00000000000000000000000001")
     assert "if-none-match" not in first.headers
     assert later
     assert all("if-none-match" in asked.headers for asked in later)
@@ -97,7 +97,7 @@ def test_an_unchanged_lease_is_asked_for_by_etag(api: FakeApi, client: Api) -> N
 def test_the_cost_is_read_again_though_the_etag_stays(api: FakeApi, client: Api) -> None:
     now = times.now()
     lease = api.add(a_lease(**ACTIVE))
-    poller = Poller(client, "lease_01")
+    poller = Poller(client, "lease_00000000000000000000000001")
     assert poller.poll(now).lease["cost"]["accrued"] == "1.25"
     lease["cost"] = {**lease["cost"], "accrued": "2.50"}
     assert poller.poll(now).lease["cost"]["accrued"] == "1.25"
@@ -133,7 +133,7 @@ def test_a_watch_goes_on_through_a_restart_of_the_api(capsys: pytest.CaptureFixt
         watching.start()
         _until(lambda: len(api.asked) > 3)
     _until(lambda: "connection refused" in capsys.readouterr().err)
-    api.leases["lease_01"] |= RELEASED
+    api.leases["lease_00000000000000000000000001"] |= RELEASED
     with api.serving(), client:
         watching.join()
     assert codes == [0]
@@ -150,8 +150,8 @@ def _until(holds: Callable[[], bool]) -> None:
 
 def test_before_the_first_answer_trouble_is_an_error(api: FakeApi, cli: Cli) -> None:
     api.next_answers.append(problem(503, "unavailable", "the database is away"))
-    assert cli("lease", "watch", "lease_01").exit_code == 1
-    assert cli("lease", "watch", "lease_99").exit_code == 1
+    assert cli("lease", "watch", "lease_00000000000000000000000001").exit_code == 1
+    assert cli("lease", "watch", "lease_00000000000000000000000099").exit_code == 1
 
 
 def test_create_and_watch_in_one_command(api: FakeApi, cli: Cli) -> None:
@@ -182,7 +182,13 @@ def test_in_a_terminal_the_picture_ends_with_the_last_state(api: FakeApi, cli: C
     api.add(a_lease(), PROVISIONING, BOOTING, ACTIVE, attempts=[REFUSED_ATTEMPT])
     reader, writer = pty.openpty()
     with cli.fork(
-        "lease", "watch", "lease_01", "--until", "active", stdout=writer, environ={"TERM": "xterm"}
+        "lease",
+        "watch",
+        "lease_00000000000000000000000001",
+        "--until",
+        "active",
+        stdout=writer,
+        environ={"TERM": "xterm"},
     ) as process:
         os.close(writer)
         shown = _read_to_end(reader)
@@ -204,7 +210,7 @@ def _read_to_end(terminal: int) -> str:
 
 def test_ctrl_c_ends_a_watch_without_a_traceback(api: FakeApi, cli: Cli) -> None:
     api.add(a_lease())
-    process = cli.fork("lease", "watch", "lease_01")
+    process = cli.fork("lease", "watch", "lease_00000000000000000000000001")
     assert process.stdout is not None
     assert "queued" in process.stdout.readline()
     process.send_signal(signal.SIGINT)

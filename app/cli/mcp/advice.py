@@ -8,6 +8,8 @@ from app.cli.problem_view import causes
 
 _AGAIN = "Call the tool again with the same arguments: a repeated create_lease makes no second lease."
 
+_MAYBE = "The change may have been carried out, and a lease may exist: list_leases shows it."
+
 _ADVICE: Mapping[str, str] = {
     "budget_exceeded": (
         "Release leases with release_lease, or create a lease that costs less: a shorter ttl_seconds, cheaper hardware, "
@@ -37,10 +39,13 @@ def explained(error: CliError) -> str:
     Causes contain names that other people chose. A line break in a name begins no line, which would read as advice.
     """
     if not isinstance(error, ProblemError):
-        return "\n".join([*map(_one_line, error.lines()), *([_AGAIN] if error.passing else [])])
+        again = [_MAYBE] if error.unanswered else []
+        again += [_AGAIN] if error.passing or error.unanswered else []
+        return "\n".join([*map(_one_line, error.lines()), *again])
     lines = map(_one_line, (f"{error} ({error.status} {error.code})", *causes(error)))
-    advice = _ADVICE.get(error.code) or (_AGAIN if error.passing else None)
-    return "\n".join([*lines, *([f"What to do: {advice}"] if advice else [])])
+    advice = _ADVICE.get(error.code) or (_AGAIN if error.passing or error.unanswered else None)
+    maybe = [_MAYBE] if error.unanswered else []
+    return "\n".join([*lines, *maybe, *([f"What to do: {advice}"] if advice else [])])
 
 
 def _one_line(text: str) -> str:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from app.cli.errors import Json
 from app.cli.lease_views import ends
+from app.cli.paths import path_of
 
 if TYPE_CHECKING:
     from app.cli.client import Api
@@ -30,7 +31,7 @@ class LeaseCreation:
         while True:
             lease, fresh = api.create_once(PATH, body, f"mcp-{_digest(call, self._last_ended.get(call))}")
             if not fresh:
-                lease = api.get(f"{PATH}/{lease['id']}")
+                lease = api.get(path_of(PATH, lease["id"]))
             if fresh or not ends(lease):
                 return lease
             self._last_ended[call] = str(lease["id"])

@@ -1,5 +1,7 @@
 """The MCP server: tools with their annotations, over standard input and output or over HTTP."""
 
+import logging
+import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial, wraps
@@ -36,6 +38,11 @@ _ADD = ToolAnnotations(read_only_hint=False, destructive_hint=False, idempotent_
 _END = ToolAnnotations(read_only_hint=False, destructive_hint=True, idempotent_hint=True, open_world_hint=False)
 
 _UNAUTHENTICATED = 401
+_DEFECT = (
+    "{0} failed by a defect of this server ({1}). The API may have carried the call out: look with list_leases before you "
+    "repeat it."
+)
+logger = logging.getLogger(__name__)
 NO_LABELS: Mapping[str, str] = MappingProxyType({})
 
 Connect = Callable[[str], "Api"]
@@ -133,13 +140,21 @@ def _with_tools(server: MCPServer, tools: Tools) -> MCPServer:
 
 
 def _guarded(tool: Callable[..., Any]) -> Callable[..., Any]:
-    """The tool, with errors of the API as tool errors, which the model reads."""
+    """The tool, with errors of the API as tool errors, which the model reads.
+
+    This is the outermost place that knows the tool. A defect is one line of the log and a sentence for the model, because
+    hosts show both to people.
+    """
 
     @wraps(tool)
     def run(**values: Any) -> Any:
         try:
             return tool(**values)
         except CliError as error:
-            raise ToolError(explained(error)) from error
+            raise ToolError(explained(error)) from None
+        except Exception as error:  # noqa: BLE001 - the outermost place of a call
+            where = traceback.extract_tb(error.__traceback__)[-1]
+            logger.error("%s: %s in %s line %s", tool.__name__, type(error).__name__, where.name, where.lineno)  # noqa: TRY400 - hosts show the log to people
+            raise ToolError(_DEFECT.format(tool.__name__, type(error).__name__)) from None
 
     return run

@@ -24,6 +24,7 @@ from app.cli.mcp.answers import (
 from app.cli.mcp.arguments import LeaseArguments
 from app.cli.mcp.creation import PATH, LeaseCreation
 from app.cli.mcp.remaining import all_budgets, tightest
+from app.cli.paths import path_of
 
 if TYPE_CHECKING:
     from app.cli.client import Api
@@ -121,13 +122,13 @@ class Tools:
         """Move the end of a lease to a later time. The time that is added costs money."""
         until = times.rfc3339(times.now() + timedelta(seconds=ends_in_seconds))
         with self.connect() as api:
-            path = f"{PATH}/{lookup.lease_id(api, lease)}/extend"
+            path = path_of(PATH, lookup.lease_id(api, lease), "extend")
             return _answer(api, api.create(path, {"expires_at": until}))
 
     def release_lease(self, lease: Reference) -> LeaseAnswer:
         """End a lease and delete its VM with all data. It stops costing money as soon as the VM is gone."""
         with self.connect() as api:
-            return _answer(api, api.delete(f"{PATH}/{lookup.lease_id(api, lease)}"))
+            return _answer(api, api.delete(path_of(PATH, lookup.lease_id(api, lease))))
 
     def costs(
         self,
@@ -187,7 +188,7 @@ def _tightest(budgets: Iterable[Json], owner: Json, labels: Mapping[str, str] | 
 
 def _settled(api: "Api", lease_id: str, seconds: int) -> Json:
     """The lease, as soon as it is active or ends, or after this time."""
-    path = f"{PATH}/{lease_id}"
+    path = path_of(PATH, lease_id)
     lease = api.get(path)
     end = times.now() + timedelta(seconds=seconds)
     while lease["state"] in _WAITING and (left := int((end - times.now()).total_seconds())) > 0:

@@ -9,7 +9,29 @@ _STANDARD = frozenset({"type", "title", "status", "detail", "instance", "code", 
 
 
 class GpuleaseError(Exception):
-    """Base class of every error of this package."""
+    """Base class of every error of this package. An error survives pickle and copy with its attributes.
+
+    Attributes:
+        idempotency_key: key of a request that may have been carried out although it failed. Repeat the call with it, and
+            it makes no second resource. None: the API did not carry the request out, or it has no key.
+    """
+
+    idempotency_key: str | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restored, (type(self), self.args, self.__dict__)
+
+
+def _restored(kind: type[GpuleaseError], args: tuple[Any, ...], attributes: dict[str, Any]) -> GpuleaseError:
+    """The error that pickle or copy has taken apart. It needs no arguments of the class's own `__init__`."""
+    error = kind.__new__(kind)
+    error.args = args
+    error.__dict__.update(attributes)
+    return error
+
+
+class InvalidValueError(GpuleaseError, ValueError):
+    """An id or name that cannot be a part of a path. Nothing was sent."""
 
 
 class NotConfiguredError(GpuleaseError):
@@ -25,10 +47,10 @@ class UnreachableError(GpuleaseError):
 
 
 class UnexpectedResponseError(GpuleaseError):
-    """The response is an error without a problem document, for example from a proxy."""
+    """The response does not come from the API, for example the page of a proxy. `status` may be a success."""
 
     def __init__(self, status: int, body: str) -> None:
-        super().__init__(f"status {status} without a problem document: {body[:200]!r}")
+        super().__init__(f"status {status} with a body that is not gpulease's: {body[:200]!r}")
         self.status = status
         self.body = body
 

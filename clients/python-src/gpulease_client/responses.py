@@ -1,13 +1,17 @@
 """Responses of the API as errors and objects."""
 
-from collections.abc import Mapping
-from typing import Any, Protocol, Self
+import json
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol, Self, TypeVar
 
 import httpx
 
 from gpulease_client.errors import ApiError, GpuleaseError, UnexpectedResponseError
 from gpulease_client.problems import BY_CODE
 from gpulease_client.retries import retry_after
+
+T = TypeVar("T")
+_NO_CONTENT = 204
 
 
 class Model(Protocol):
@@ -17,6 +21,35 @@ class Model(Protocol):
     def from_dict(cls, src_dict: Mapping[str, Any]) -> Self:
         """The object of a JSON document."""
         ...
+
+
+def parsed(parse: Callable[[Any], T], response: httpx.Response) -> T:
+    """The object of a document. Raises UnexpectedResponseError for a document that is not of the API's form."""
+    try:
+        return parse(response.json())
+    except (LookupError, TypeError, ValueError, AttributeError):
+        raise UnexpectedResponseError(response.status_code, response.text) from None
+
+
+def media_type(response: httpx.Response) -> str:
+    """The type of the body, without parameters."""
+    return str(response.headers.get("Content-Type", "")).partition(";")[0].strip().lower()
+
+
+def is_of_api(request: httpx.Request, response: httpx.Response) -> bool:
+    """Whether a success that has been read can come from the API: no content, a JSON object, or text that was asked for."""
+    kind = media_type(response)
+    if kind in {"text/plain", "text/csv"}:
+        return request.method == "GET"
+    return response.status_code == _NO_CONTENT or (kind == "application/json" and is_whole(response))
+
+
+def is_whole(response: httpx.Response) -> bool:
+    """Whether the JSON of a success is an object. A body that ends too early is none."""
+    try:
+        return isinstance(json.loads(response.content), dict)
+    except ValueError:
+        return False
 
 
 def error_of(response: httpx.Response) -> GpuleaseError:

@@ -4,16 +4,20 @@ import random
 import re
 import uuid
 from dataclasses import dataclass
+from typing import TypeVar
 
 import httpx
 
+from gpulease_client import repeats
 from gpulease_client._described import KEYED_POSTS
+from gpulease_client.errors import GpuleaseError
 
+E = TypeVar("E", bound=GpuleaseError)
 KEY = "Idempotency-Key"
-_IDEMPOTENT = frozenset({"GET", "HEAD", "OPTIONS", "PUT", "DELETE"})
-_TOO_MANY, _CONFLICT = 429, 409
-_TEMPORARY = frozenset({500, 502, 503, 504})
-_NOT_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
+_CONFLICT = 409
+_DECIDED = frozenset({400, 404, _CONFLICT, 422})
+"""A problem with this status is also the answer to earlier attempts with the same key."""
+_NOT_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.ProxyError)
 _USELESS = (httpx.UnsupportedProtocol, httpx.LocalProtocolError)
 _KEYED = re.compile("|".join(f"/{re.sub(r'{[^}]*}', '[^/]+', path.strip('/'))}$" for path in KEYED_POSTS))
 
@@ -32,7 +36,7 @@ class Retries:
     longest_pause: float = 60.0
     first_pause: float = 0.5
 
-    def after_failure(self, request: httpx.Request, error: httpx.TransportError, attempt: int) -> float | None:
+    def after_failure(self, request: httpx.Request, error: httpx.RequestError, attempt: int) -> float | None:
         """Seconds before the next attempt after no response. None: raise the error.
 
         A request that was not sent is always repeated. Otherwise its outcome is unknown, and only a repeatable one is.
@@ -42,14 +46,9 @@ class Retries:
         return self._growing(attempt) if isinstance(error, _NOT_SENT) or repeatable(request) else None
 
     def after_response(self, request: httpx.Request, response: httpx.Response, attempt: int) -> float | None:
-        """Seconds before the next attempt after an error status. None: raise the error.
-
-        429 is refused before it has an effect, so every request is repeated after it. After 500, 502, 503 and 504
-        only a repeatable request is.
-        """
-        if attempt >= self.attempts or not (
-            response.status_code == _TOO_MANY or (_is_temporary(response) and repeatable(request))
-        ):
+        """Seconds before the next attempt after a response that is no answer. None: raise the error."""
+        refused = response.status_code in repeats.REFUSED
+        if attempt >= self.attempts or not (refused or (_is_temporary(response) and repeatable(request))):
             return None
         named = retry_after(response)
         if named is None:
@@ -67,6 +66,18 @@ def add_key(request: httpx.Request) -> None:
         request.headers[KEY] = str(uuid.uuid4())
 
 
+def with_key(error: E, request: httpx.Request, done: bool) -> E:  # noqa: FBT001 - a fact about the request
+    """The error, with the key of a request that may have been carried out, and a sentence about it."""
+    key = request.headers.get(KEY)
+    if done and key is not None:
+        error.idempotency_key = key
+        text = (
+            f"{error.args[0]}. The API may have carried the request out: look for its result, or repeat the call with "
+        )
+        error.args = (f"{text}idempotency_key={key!r}, which makes no second resource", *error.args[1:])
+    return error
+
+
 def repeatable(request: httpx.Request) -> bool:
     """Whether sending the request twice has the effect of sending it once.
 
@@ -74,7 +85,7 @@ def repeatable(request: httpx.Request) -> bool:
     """
     if KEY in request.headers:
         return True
-    return request.method in _IDEMPOTENT and "If-Match" not in request.headers
+    return request.method in repeats.METHODS and "If-Match" not in request.headers
 
 
 def retry_after(response: httpx.Response) -> float | None:
@@ -83,7 +94,22 @@ def retry_after(response: httpx.Response) -> float | None:
     return float(text) if text.isascii() and text.isdigit() else None
 
 
+def may_be_done(outcome: httpx.Response | httpx.RequestError, before: bool) -> bool:  # noqa: FBT001 - the result so far
+    """Whether a request may have been carried out after this outcome. `before`: after its earlier attempts."""
+    if isinstance(outcome, httpx.RequestError):
+        return before or not isinstance(outcome, (*_NOT_SENT, *_USELESS))
+    if outcome.is_success or outcome.status_code in repeats.UNKNOWN or _is_in_flight(outcome):
+        return True
+    return before and outcome.status_code not in _DECIDED
+
+
 def _is_temporary(response: httpx.Response) -> bool:
-    if response.status_code == _CONFLICT:
-        return b'"idempotency_in_flight"' in response.content
-    return response.status_code in _TEMPORARY
+    """Half an answer, or a status after which the request may have been carried out."""
+    kind = response.headers.get("Content-Type", "")
+    return (
+        response.status_code in repeats.UNKNOWN or _is_in_flight(response) or (response.is_success and "json" in kind)
+    )
+
+
+def _is_in_flight(response: httpx.Response) -> bool:
+    return response.status_code == _CONFLICT and f'"{repeats.IN_FLIGHT}"'.encode() in response.content

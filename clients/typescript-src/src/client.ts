@@ -3,7 +3,8 @@ import { VERSION } from "./described.js";
 import { NotConfiguredError } from "./errors.js";
 import { Events } from "./events.js";
 import { Leases } from "./leases.js";
-import { type Fetch, RETRIES, type Retries, retryingFetch } from "./retries.js";
+import { pathOf } from "./paths.js";
+import { type Fetch, RETRIES, type Retries, retryingFetch, TIMEOUT } from "./retries.js";
 import type { paths } from "./schema.js";
 import { SshKeys } from "./ssh_keys.js";
 import { Usage } from "./usage.js";
@@ -14,6 +15,8 @@ export interface Options {
   /** The API key. `GPULEASE_KEY` by default. */
   key?: string;
   retries?: Partial<Retries>;
+  /** Seconds for one try: until its answer is complete, or until a stream begins. 60 by default. */
+  timeout?: number;
   /** Sends a request once, for proxies and tests. The global `fetch` by default. */
   fetch?: Fetch;
 }
@@ -35,7 +38,12 @@ export class Gpulease {
     this.api = createClient<paths>({
       baseUrl: url.replace(/\/+$/, ""),
       headers: { Authorization: `Bearer ${key}`, "User-Agent": `gpulease-client-typescript/${VERSION}` },
-      fetch: retryingFetch(options.fetch ?? ((request) => fetch(request)), { ...RETRIES, ...options.retries }),
+      fetch: retryingFetch(
+        options.fetch ?? ((request) => fetch(request)),
+        { ...RETRIES, ...options.retries },
+        options.timeout ?? TIMEOUT,
+      ),
+      pathSerializer: pathOf,
     });
     this.leases = new Leases(this.api);
     this.events = new Events(this.api);

@@ -7,6 +7,16 @@ export type Lease = components["schemas"]["Lease"];
 /** Base class of every error of this package. */
 export class GpuleaseError extends Error {
   override readonly name: string = "GpuleaseError";
+  /**
+   * Key of a request that may have been carried out although it failed. Repeat the call with it, and it makes no second
+   * resource. Undefined: the API did not carry the request out, or it has no key.
+   */
+  idempotencyKey?: string;
+}
+
+/** An id or name that cannot be a part of a path. Nothing was sent. */
+export class InvalidValueError extends GpuleaseError {
+  override readonly name = "InvalidValueError";
 }
 
 /** No address or no key of an API. */
@@ -19,14 +29,14 @@ export class UnreachableError extends GpuleaseError {
   override readonly name = "UnreachableError";
 }
 
-/** The response is an error without a problem document, for example from a proxy. */
+/** The response does not come from the API, for example the page of a proxy. `status` may be a success. */
 export class UnexpectedResponseError extends GpuleaseError {
   override readonly name = "UnexpectedResponseError";
   constructor(
     readonly status: number,
     readonly body: string,
   ) {
-    super(`status ${status} without a problem document: ${body.slice(0, 200)}`);
+    super(`status ${status} with a body that is not gpulease's: ${body.slice(0, 200)}`);
   }
 }
 

@@ -1,4 +1,4 @@
-import { KEYED_POSTS } from "./described.js";
+import { KEYED_POSTS, REPEATS } from "./described.js";
 import { GpuleaseError, type Problem, ProblemError, UnexpectedResponseError, UnreachableError } from "./errors.js";
 
 /** How often the client repeats a request. */
@@ -16,25 +16,34 @@ export const KEY = "Idempotency-Key";
 
 export type Fetch = (request: Request) => Promise<Response>;
 
-const IDEMPOTENT = new Set(["GET", "HEAD", "OPTIONS", "PUT", "DELETE"]);
-const TEMPORARY = new Set([500, 502, 503, 504]);
+export const TIMEOUT = 60;
+
+/** A problem with one of these statuses is also the answer to earlier tries with the same key. */
+const DECIDED = new Set([400, 404, 409, 422]);
+/** Bytes of an answer. */
+const LARGEST = 64 * 1024 * 1024;
 const NOT_SENT = new Set(["ECONNREFUSED", "ENOTFOUND", "EAI_AGAIN", "UND_ERR_CONNECT_TIMEOUT"]);
 const KEYED = new RegExp(KEYED_POSTS.map((path) => path.replace(/\{[^}]*\}/g, "[^/]+") + "$").join("|"));
 
+/** Half an answer: its JSON is cut. */
+class CutAnswerError extends UnexpectedResponseError {}
+
 /**
- * A `fetch` that repeats what is safe to repeat and throws for every error status.
+ * A `fetch` that repeats what is safe to repeat, and throws for everything that is no answer of the API below 400.
  *
- * 429 is refused before it has an effect, so every request is repeated after it. After 500, 502, 503, 504 and after a
- * broken connection only a request whose repetition has no further effect is. A request that was not sent always is.
+ * An answer is there when its body is there. 429 is refused before it has an effect, so every request is repeated after
+ * it. After 500, 502, 503, 504, half an answer and a broken connection only a request whose repetition has no further
+ * effect is. A request that was not sent always is.
  */
-export function retryingFetch(send: Fetch, retries: Retries): Fetch {
+export function retryingFetch(send: Fetch, retries: Retries, timeout: number): Fetch {
   return async (request) => {
     addKey(request);
-    for (let attempt = 1; ; attempt++) {
-      const outcome = await sendOnce(send, request);
+    for (let attempt = 1, done = false; ; attempt++) {
+      const outcome = await sendOnce(send, request, timeout);
       if (outcome instanceof Response) return outcome;
+      done = mayBeDone(outcome, done);
       const pause = attempt < retries.attempts ? pauseAfter(outcome, request, retries, attempt) : undefined;
-      if (pause === undefined) throw outcome;
+      if (pause === undefined) throw done ? withKey(outcome, request) : outcome;
       await sleep(pause, request.signal);
     }
   };
@@ -63,39 +72,125 @@ function addKey(request: Request): void {
   }
 }
 
-async function sendOnce(send: Fetch, request: Request): Promise<Response | GpuleaseError> {
+async function sendOnce(send: Fetch, request: Request, timeout: number): Promise<Response | GpuleaseError> {
+  const patience = new AbortController();
+  const timer = setTimeout(() => patience.abort(new Error(`no answer within ${timeout} s`)), timeout * 1000);
+  const signal = AbortSignal.any([request.signal, patience.signal]);
   let response: Response;
+  let body: Uint8Array<ArrayBuffer>;
   try {
-    response = await send(request.clone());
+    response = await send(new Request(request.clone(), { signal }));
+    if (response.ok && isStream(response)) return response;
+    body = await bodyOf(response);
   } catch (error) {
     if (request.signal.aborted) throw error;
     return new UnreachableError(`${request.method} ${request.url}: ${String(error)}`, { cause: error });
+  } finally {
+    clearTimeout(timer);
   }
-  return response.status < 400 ? response : errorOf(response);
+  if (response.ok && isOfApi(request, response, body)) {
+    const { status, statusText, headers } = response;
+    return new Response(status === 204 ? null : body, { status, statusText, headers });
+  }
+  return errorOf(response, new TextDecoder().decode(body));
 }
 
-async function errorOf(response: Response): Promise<GpuleaseError> {
-  const text = await response.text();
-  let document: unknown;
-  try {
-    document = JSON.parse(text);
-  } catch {
-    return new UnexpectedResponseError(response.status, text);
+/** An event stream has no end, so that its body cannot be read here. */
+function isStream(response: Response): boolean {
+  return mediaType(response) === "text/event-stream";
+}
+
+/** The whole body. Throws when the connection ends before it. */
+async function bodyOf(response: Response): Promise<Uint8Array<ArrayBuffer>> {
+  const parts: Uint8Array[] = [];
+  let size = 0;
+  for (const reader = response.body?.getReader(); reader !== undefined; ) {
+    const { done, value } = await reader.read();
+    if (done) break;
+    parts.push(value);
+    size += value.length;
+    if (size > LARGEST) {
+      await reader.cancel();
+      throw new Error(`an answer of more than ${LARGEST} bytes`);
+    }
   }
-  if (typeof document !== "object" || document === null || !("code" in document)) {
-    return new UnexpectedResponseError(response.status, text);
+  const body = new Uint8Array(size);
+  let end = 0;
+  for (const part of parts) {
+    body.set(part, end);
+    end += part.length;
   }
+  return body;
+}
+
+/** Whether a success can come from the API: no content, a JSON object, or text that was asked for. */
+function isOfApi(request: Request, response: Response, body: Uint8Array<ArrayBuffer>): boolean {
+  const kind = mediaType(response);
+  if (response.status === 204) return true;
+  if (kind === "text/plain" || kind === "text/csv") return request.method === "GET";
+  return kind === "application/json" && isObject(parsed(new TextDecoder().decode(body)));
+}
+
+function errorOf(response: Response, text: string): GpuleaseError {
+  if (response.ok) {
+    const cut = mediaType(response) === "application/json";
+    return cut ? new CutAnswerError(response.status, text) : new UnexpectedResponseError(response.status, text);
+  }
+  const document = parsed(text);
+  if (!isObject(document) || !("code" in document)) return new UnexpectedResponseError(response.status, text);
   const named = response.headers.get("Retry-After") ?? "";
   return new ProblemError(document as Problem, /^[0-9]+$/.test(named) ? Number(named) : undefined);
+}
+
+function mediaType(response: Response): string {
+  return (response.headers.get("Content-Type") ?? "").split(";", 1)[0]?.trim().toLowerCase() ?? "";
+}
+
+function parsed(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}
+
+function isObject(document: unknown): document is object {
+  return typeof document === "object" && document !== null && !Array.isArray(document);
+}
+
+/** Whether a request may have been carried out after this outcome. `before`: after its earlier tries. */
+function mayBeDone(error: GpuleaseError, before: boolean): boolean {
+  if (error instanceof UnreachableError) return before || !wasNotSent(error);
+  const status = statusOf(error);
+  if (status < 300 || REPEATS.unknown.includes(status) || isInFlight(error)) return true;
+  return before && !DECIDED.has(status);
+}
+
+/** The error, with the key of a request that may have been carried out, and a sentence about it. */
+function withKey(error: GpuleaseError, request: Request): GpuleaseError {
+  const key = request.headers.get(KEY);
+  if (key !== null) {
+    error.idempotencyKey = key;
+    error.message += `. The API may have carried the request out: look for its result, or repeat the call with idempotencyKey "${key}", which makes no second resource`;
+  }
+  return error;
+}
+
+function isInFlight(error: GpuleaseError): boolean {
+  return error instanceof ProblemError && error.code === REPEATS.inFlight;
+}
+
+function statusOf(error: GpuleaseError): number {
+  return error instanceof ProblemError || error instanceof UnexpectedResponseError ? error.status : 0;
 }
 
 /** Seconds before the next attempt. Undefined: throw the error. */
 function pauseAfter(error: GpuleaseError, request: Request, retries: Retries, attempt: number): number | undefined {
   const growing = Math.min(retries.firstPause * 2 ** (attempt - 1), retries.longestPause) * (0.5 + Math.random() / 2);
   if (error instanceof UnreachableError) return wasNotSent(error) || isRepeatable(request) ? growing : undefined;
-  const status = error instanceof ProblemError || error instanceof UnexpectedResponseError ? error.status : 0;
-  const inFlight = error instanceof ProblemError && error.code === "idempotency_in_flight";
-  const repeat = status === 429 || ((TEMPORARY.has(status) || inFlight) && isRepeatable(request));
+  const status = statusOf(error);
+  const noAnswer = REPEATS.unknown.includes(status) || isInFlight(error) || error instanceof CutAnswerError;
+  const repeat = REPEATS.refused.includes(status) || (noAnswer && isRepeatable(request));
   const named = error instanceof ProblemError ? error.retryAfter : undefined;
   if (!repeat || (named !== undefined && named > retries.longestPause)) return undefined;
   return named ?? growing;
@@ -103,7 +198,7 @@ function pauseAfter(error: GpuleaseError, request: Request, retries: Retries, at
 
 /** Whether sending it twice has the effect of sending it once. With `If-Match`, the repetition would fail. */
 function isRepeatable(request: Request): boolean {
-  return request.headers.has(KEY) || (IDEMPOTENT.has(request.method) && !request.headers.has("If-Match"));
+  return request.headers.has(KEY) || (REPEATS.methods.includes(request.method) && !request.headers.has("If-Match"));
 }
 
 function wasNotSent(error: UnreachableError): boolean {

@@ -5,7 +5,8 @@ import { Gpulease, isProblem, LeaseEndedError, ProblemError, UnreachableError, W
 
 const problem = (status, code, headers = {}) =>
   new Response(JSON.stringify({ code, status, detail: "no", title: "No", request_id: "r1", retryable: true }), { status, headers });
-const json = (document, status = 200) => new Response(JSON.stringify(document), { status });
+const json = (document, status = 200) => Response.json(document, { status });
+const stream = (text) => new Response(text, { headers: { "Content-Type": "text/event-stream" } });
 const lease = (state, version, terminal = false) => ({ id: "lease_1", state, version, terminal, reason: null });
 
 /** A client whose requests get these answers in turn; an answer is a function or an Error. `requests` are those sent. */
@@ -87,8 +88,8 @@ test("a list reads page after page", async () => {
 test("a stream goes on after the last event when its connection breaks", async () => {
   const frame = (n) => `id: ${n}\nevent: lease.active\ndata: {"sequence":${n}}\n\n`;
   const { client, requests } = scripted(
-    () => new Response(`retry: 0\n\n: still here\n\n${frame(7)}id: 8\ndata: {"seq`),
-    () => new Response(frame(8)),
+    () => stream(`retry: 0\n\n: still here\n\n${frame(7)}id: 8\ndata: {"seq`),
+    () => stream(frame(8)),
   );
   const seen = [];
   for await (const event of client.events.stream({ after: 6 })) {
@@ -97,7 +98,7 @@ test("a stream goes on after the last event when its connection breaks", async (
   }
   assert.deepEqual(seen, [7, 8]);
   assert.deepEqual(requests.map((request) => request.headers.get("Last-Event-ID")), ["6", "7"]);
-  const begun = scripted(() => new Response("retry: 0\nid: 6\n\n"), () => new Response(frame(7)));
+  const begun = scripted(() => stream("retry: 0\nid: 6\n\n"), () => stream(frame(7)));
   for await (const event of begun.client.events.stream()) {
     if (event.sequence === 7) break;
   }

@@ -1,6 +1,5 @@
 """The client: its connection, its resources, and a way to every other operation of the API."""
 
-import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, Protocol, Self, TypeVar
 
@@ -18,11 +17,10 @@ from gpulease_client.core.client import AuthenticatedClient
 from gpulease_client.core.models import Problem
 from gpulease_client.core.types import Unset
 from gpulease_client.errors import UnexpectedResponseError
+from gpulease_client.network import find_proxy, tls_context
 from gpulease_client.retries import Retries
 
 T = TypeVar("T")
-_NO_TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-"""Plain HTTP needs no certificates, and reading them takes a tenth of a second."""
 
 
 class Page(Protocol[T]):
@@ -69,8 +67,9 @@ class AsyncClient:
             base_url=endpoint.url,
             headers={"Authorization": f"Bearer {endpoint.key}", "User-Agent": f"gpulease-client-python/{VERSION}"},
             timeout=httpx.Timeout(timeout, connect=min(timeout, 5.0)),
-            verify=_NO_TLS if endpoint.url.startswith("http://") else True,
-            trust_env=not endpoint.is_loopback,
+            trust_env=False,  # the module `network` reads it
+            proxy=None if endpoint.is_loopback else find_proxy(endpoint.url),
+            verify=tls_context(endpoint.url),
             transport=transport,
         )
         self.core.set_async_httpx_client(self._http)

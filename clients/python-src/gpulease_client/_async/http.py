@@ -6,37 +6,49 @@ from typing import Any
 import httpx
 
 from gpulease_client.errors import UnreachableError
-from gpulease_client.responses import error_of
-from gpulease_client.retries import Retries, add_key
+from gpulease_client.paths import check_path
+from gpulease_client.responses import error_of, is_of_api, media_type
+from gpulease_client.retries import Retries, add_key, may_be_done, with_key
 
 
 class AsyncHttp(httpx.AsyncClient):
-    """Sends a request until it has a response below 400. The generated core and the resources share one."""
+    """Sends a request until it has an answer of the API below 400. The generated core and the resources share one."""
 
     def __init__(self, *, retries: Retries, **options: Any) -> None:
         super().__init__(**options)
         self.retries = retries
 
+    def build_request(self, method: str, url: httpx.URL | str, **options: Any) -> httpx.Request:
+        """As the base class. Raises InvalidValueError for a path that does not equal its normal form."""
+        return super().build_request(method, check_path(str(url)), **options)
+
     async def send(self, request: httpx.Request, **options: Any) -> httpx.Response:
-        """Returns a response that is no error. Raises ApiError, UnexpectedResponseError or UnreachableError."""
+        """Returns an answer of the API that is no error.
+
+        Raises ApiError, UnexpectedResponseError or UnreachableError. The error has the idempotency key of a request that
+        may have been carried out.
+        """
         add_key(request)
-        attempt = 0
+        attempt, done = 0, False
         while True:
             attempt += 1
             try:
                 response = await super().send(request, **options)
-            except httpx.TransportError as error:
-                pause = self.retries.after_failure(request, error, attempt)
-                if pause is None:
-                    raise UnreachableError(
-                        f"{request.method} {request.url}: {error or type(error).__name__}"
-                    ) from error
-            else:
-                if not response.is_error:
+                if response.is_success and options.get("stream") and media_type(response) != "text/html":
                     return response
                 await response.aread()
+            except httpx.RequestError as error:
+                done = may_be_done(error, done)
+                pause = self.retries.after_failure(request, error, attempt)
+                if pause is None:
+                    name = f"{request.method} {request.url}: {error or type(error).__name__}"
+                    raise with_key(UnreachableError(name), request, done) from error
+            else:
+                if response.is_success and is_of_api(request, response):
+                    return response
                 await response.aclose()
+                done = may_be_done(response, done)
                 pause = self.retries.after_response(request, response, attempt)
                 if pause is None:
-                    raise error_of(response)
+                    raise with_key(error_of(response), request, done)
             await sleep(pause)

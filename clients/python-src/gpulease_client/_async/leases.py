@@ -9,6 +9,7 @@ from gpulease_client._async.resource import AsyncResource
 from gpulease_client.core.models import Attempt, BulkRelease, Lease, LeasePlan, NewLease
 from gpulease_client.errors import LeaseEndedError, WaitTimeoutError
 from gpulease_client.event import Event, parse_event
+from gpulease_client.paths import path_of
 from gpulease_client.responses import body_of
 from gpulease_client.retries import KEY
 
@@ -52,7 +53,7 @@ class AsyncLeases(AsyncResource):
 
     async def get(self, lease_id: str) -> Lease:
         """One lease."""
-        return await self._call(Lease, "GET", f"/v1/leases/{lease_id}")
+        return await self._call(Lease, "GET", path_of("/v1/leases", lease_id))
 
     def list(self, **filters: Any) -> AsyncIterator[Lease]:
         """All leases that match, page after page. Filters are the query parameters, for example `state`."""
@@ -89,23 +90,23 @@ class AsyncLeases(AsyncResource):
 
     async def extend(self, lease_id: str, **fields: Any) -> Lease:
         """Extends the term: `extend(lease.id, extend_by_seconds=3600)`."""
-        return await self._call(Lease, "POST", f"/v1/leases/{lease_id}/extend", json=body_of(None, fields))
+        return await self._call(Lease, "POST", path_of("/v1/leases", lease_id, "extend"), json=body_of(None, fields))
 
     async def keep(self, lease_id: str, seconds: int) -> Lease:
         """Holds idleness off: the lease does not count as idle for so long from now."""
-        return await self._call(Lease, "POST", f"/v1/leases/{lease_id}/keep", json={"seconds": seconds})
+        return await self._call(Lease, "POST", path_of("/v1/leases", lease_id, "keep"), json={"seconds": seconds})
 
     async def update(self, lease_id: str, **fields: Any) -> Lease:
         """Changes name or labels."""
-        return await self._call(Lease, "PATCH", f"/v1/leases/{lease_id}", json=body_of(None, fields))
+        return await self._call(Lease, "PATCH", path_of("/v1/leases", lease_id), json=body_of(None, fields))
 
     async def reboot(self, lease_id: str) -> Lease:
         """Restarts the VM."""
-        return await self._call(Lease, "POST", f"/v1/leases/{lease_id}/reboot")
+        return await self._call(Lease, "POST", path_of("/v1/leases", lease_id, "reboot"))
 
     async def release(self, lease_id: str) -> Lease:
         """Requests the end of the lease. `wait(lease, "ended")` returns when nothing is billed any longer."""
-        return await self._call(Lease, "DELETE", f"/v1/leases/{lease_id}")
+        return await self._call(Lease, "DELETE", path_of("/v1/leases", lease_id))
 
     async def release_many(self, **selection: Any) -> BulkRelease:
         """Requests the end of several leases: `release_many(label=["team:vision"])`, `ids=[…]` or `all=True`; `dry_run=True` only lists them."""
@@ -113,11 +114,11 @@ class AsyncLeases(AsyncResource):
 
     def attempts(self, lease_id: str) -> AsyncIterator[Attempt]:
         """The launch attempts of a lease, in order."""
-        return self._iterate(Attempt.from_dict, f"/v1/leases/{lease_id}/attempts", {})
+        return self._iterate(Attempt.from_dict, path_of("/v1/leases", lease_id, "attempts"), {})
 
     def events(self, lease_id: str, **filters: Any) -> AsyncIterator[Event]:
         """The events of a lease, in order."""
-        return self._iterate(parse_event, f"/v1/leases/{lease_id}/events", filters)
+        return self._iterate(parse_event, path_of("/v1/leases", lease_id, "events"), filters)
 
     @asynccontextmanager
     async def temporary(
@@ -139,7 +140,7 @@ class AsyncLeases(AsyncResource):
     async def _poll(self, lease: Lease, seconds: int) -> Lease:
         """The lease after its next change, or after so many seconds."""
         query = {"poll_seconds": seconds, "if_version": lease.version}
-        path = f"/v1/leases/{lease.id}"
+        path = path_of("/v1/leases", lease.id)
         return await self._call(Lease, "GET", path, params=query, timeout=seconds + _EXTRA)
 
 

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any, TypeVar
 
 from gpulease_client._async.http import AsyncHttp
-from gpulease_client.responses import Model, params_of
+from gpulease_client.responses import Model, params_of, parsed
 
 M = TypeVar("M", bound=Model)
 T = TypeVar("T")
@@ -18,7 +18,7 @@ class AsyncResource:
 
     async def _call(self, model: type[M], method: str, path: str, **options: Any) -> M:
         response = await self._http.request(method, path, **options)
-        return model.from_dict(response.json())
+        return parsed(model.from_dict, response)
 
     async def _iterate(
         self, parse: Callable[[dict[str, Any]], T], path: str, filters: dict[str, Any]
@@ -27,9 +27,11 @@ class AsyncResource:
         params = params_of(filters)
         while True:
             response = await self._http.get(path, params=params)
-            page = response.json()
-            for item in page["items"]:
-                yield parse(item)
-            if not page.get("next_cursor"):
+            items, cursor = parsed(
+                lambda page: ([parse(item) for item in page["items"]], page.get("next_cursor")), response
+            )
+            for item in items:
+                yield item
+            if not cursor:
                 return
-            params = {**params, "cursor": page["next_cursor"]}
+            params = {**params, "cursor": cursor}

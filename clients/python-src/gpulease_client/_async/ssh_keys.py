@@ -5,6 +5,7 @@ from typing import Any
 
 from gpulease_client._async.resource import AsyncResource
 from gpulease_client.core.models import SshKey
+from gpulease_client.paths import path_of
 from gpulease_client.responses import body_of
 
 
@@ -21,8 +22,8 @@ class AsyncSshKeys(AsyncResource):
 
     async def update(self, ssh_key_id: str, **fields: Any) -> SshKey:
         """Changes the name, or whether the key is a default key."""
-        return await self._call(SshKey, "PATCH", f"/v1/ssh-keys/{ssh_key_id}", json=body_of(None, fields))
+        return await self._call(SshKey, "PATCH", path_of("/v1/ssh-keys", ssh_key_id), json=body_of(None, fields))
 
     async def delete(self, ssh_key_id: str) -> None:
         """Deletes a key. VMs that have the key keep it."""
-        await self._http.request("DELETE", f"/v1/ssh-keys/{ssh_key_id}")
+        await self._http.request("DELETE", path_of("/v1/ssh-keys", ssh_key_id))
