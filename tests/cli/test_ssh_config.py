@@ -202,7 +202,7 @@ def test_openssh_reads_what_was_written_in_any_home_folder(tmp_path: Path) -> No
         done = subprocess.run(argv, capture_output=True, text=True, check=False, env={"HOME": str(tmp_path)})
         assert done.returncode == 0, (name, done.stderr)
         shown = done.stdout.replace("%%", "%")  # some options are printed as they were written
-        read = dict(line.partition(" ")[::2] for line in shown.splitlines())
+        read = {line.split(" ", 1)[0]: line.partition(" ")[2] for line in shown.splitlines()}
         assert read["hostname"] == "203.0.113.1", name
         assert (
             read["userknownhostsfile"].strip('"')
