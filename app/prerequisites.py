@@ -5,7 +5,7 @@ Imports no web server.
 
 import contextlib
 import hmac
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -15,6 +15,7 @@ import migrations
 from app.db.core.connections import API_SESSION, CurrentLogin, DatabaseUnusable, check_connections, single_connections
 from app.db.core.ids import new_id
 from app.db.core.tenant_scope import EVERY_TENANT
+from app.db.fleet import bad_gpus as bad_gpu_statements
 from app.db.operations import health as health_statements
 from app.db.tenancy import audit as audit_statements
 from app.db.tenancy import keys as key_statements
@@ -77,6 +78,18 @@ def make_deadman_key(database_url: str) -> str:
         return _new_key(connection, Role.DEADMAN)
 
 
+def bad_gpus(database_url: str, forget: Sequence[str]) -> list[str]:
+    """Forgets the words of all tenants about these GPUs, with an entry in the audit log. Returns a line for each row left."""
+    with _connected(database_url) as connection:
+        connection.execute(select(func.set_config("gpulease.tenant", EVERY_TENANT, literal(value=True))))
+        for uuid in forget:
+            if connection.execute(bad_gpu_statements.forget(uuid)).rowcount:
+                _record(connection, "bad_gpu.forget", uuid)
+        rows = connection.execute(bad_gpu_statements.remembered()).all()
+    facts = ("uuid", "provider", "region", "zone", "instance_type", "finding", "times", "tenant_id")
+    return ["\t".join((row.last_seen_at.isoformat(), *(str(getattr(row, name)) for name in facts))) for row in rows]
+
+
 @contextlib.contextmanager
 def _connected(url: str) -> Iterator[Connection]:
     """One transaction in the API's role, on a connection of its own."""
@@ -97,6 +110,10 @@ def _new_key(connection: Connection, role: Role) -> str:
     key = key_format.generate(KeyId(new_id("key")))
     values = {"id": key.key_id, "role": str(role), "name": str(role), "secret_hash": key.secret_hash}
     connection.execute(key_statements.add(values))
-    entry = {"id": new_id("audit"), "principal": "system", "role": "system", "action": "key.create"}
-    connection.execute(audit_statements.append({**entry, "target": key.key_id}))
+    _record(connection, "key.create", key.key_id)
     return key.text
+
+
+def _record(connection: Connection, action: str, target: str) -> None:
+    entry = {"id": new_id("audit"), "principal": "system", "role": "system", "action": action}
+    connection.execute(audit_statements.append({**entry, "target": target}))

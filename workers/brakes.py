@@ -5,6 +5,7 @@ sets the hold when the database is a different one than before, or older than th
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -13,7 +14,7 @@ import structlog
 from app.db.fleet import accounts
 from app.db.operations import brakes, cluster
 from app.domain.error_kinds import ErrorKind
-from app.domain.safety import too_many
+from app.domain.safety import mass_loss_of, too_many
 from workers.database import WorkerDatabase
 
 log = structlog.get_logger(__name__)
@@ -116,23 +117,39 @@ def set_hold(database: WorkerDatabase, reason: str) -> None:
         log.error("hold set", reason=reason)
 
 
-def mass_loss(
-    database: WorkerDatabase, account: str, region: str, lost: Mapping[str, int], live: int
-) -> frozenset[str]:
-    """Checks the losses of a cycle. `lost`: how many VMs of each kind, VANISHED and ROWLESS. `live`: how many were there.
+@dataclass(frozen=True, slots=True)
+class Braked:
+    """On what workers may not act in this cycle: lost VMs of these tenants, and VMs without a row."""
 
-    Returns the kinds on which workers may not act: too many losses at once, and not yet in three consecutive cycles.
+    tenants: frozenset[str] = frozenset()
+    rowless: bool = False
+
+    def __bool__(self) -> bool:
+        return bool(self.tenants) or self.rowless
+
+
+def mass_loss(
+    database: WorkerDatabase,
+    account: str,
+    region: str,
+    vanished: Mapping[str, int],
+    live: Mapping[str, int],
+    rowless: int,
+) -> Braked:
+    """Checks the losses of a cycle. `vanished`, `live`: VMs of each tenant. `rowless`: VMs without a row.
+
+    Workers may not act on too many losses at once before three consecutive cycles have shown them.
     """
-    braked = set()
-    many = {kind: too_many(count, live) for kind, count in lost.items()}
-    row = database.all(brakes.count_cycle(account, region, vanished=many[VANISHED], rowless=many[ROWLESS]))[0]
-    for kind, cycles in ((VANISHED, row.vanished), (ROWLESS, row.rowless)):
-        if many[kind] and cycles < CONFIRMING_CYCLES:
-            braked.add(kind)
-            log.error(
-                "mass loss braked", account=account, region=region, kind=kind, lost=lost[kind], live=live, cycles=cycles
-            )
-            message = f"{lost[kind]} VMs {kind} at once ({live} live): nothing is closed or ended before {CONFIRMING_CYCLES} cycles agree"
+    lost, there = sum(vanished.values()), sum(live.values())
+    concerned = mass_loss_of(vanished, live)
+    many_rowless = too_many(rowless, there)
+    row = database.all(brakes.count_cycle(account, region, vanished=concerned, rowless=many_rowless))[0]
+    tenants = frozenset(tenant for tenant, cycles in row.vanished.items() if cycles < CONFIRMING_CYCLES)
+    braked = Braked(tenants, many_rowless and row.rowless < CONFIRMING_CYCLES)
+    for kind, is_braked, count in ((VANISHED, bool(tenants), lost), (ROWLESS, braked.rowless, rowless)):
+        if is_braked:
+            log.error("mass loss braked", account=account, region=region, kind=kind, lost=count, live=there)
+            message = f"{count} VMs {kind} at once ({there} live): nothing is closed or ended before {CONFIRMING_CYCLES} cycles agree"
             error = {"class": ErrorKind.MASS_LOSS, "code": kind, "message": message}
             database.run(accounts.region_failed(account, region, error))
-    return frozenset(braked)
+    return braked

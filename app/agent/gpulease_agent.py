@@ -778,7 +778,7 @@ class Reporter:
         if reading.driver.get("vendor") == "nvidia" and reading.gpus:
             reading.multiply()
         return {
-            "version": 1, "agent": VERSION, "at": round(self.state["booted"] + uptime(), 3), "benchmark": None,
+            "version": 1, "agent": VERSION, "at": round(self.state["booted"] + uptime(), 3),
             "boot_id": self.state["boot_id"], "vendor": reading.driver.get("vendor", "none"),
             "source": reading.driver.get("source", "none"), "driver_version": self.driver_version,
             "cuda_version": reading.driver.get("cuda_version"), "driver_gpus": reading.driver.get("count"),

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
 from types import MappingProxyType
+from typing import Any
 
 from app.domain.error_kinds import ErrorKind
 from app.domain.reasons import ReasonCode
@@ -30,6 +31,10 @@ class CoolOffReason(StrEnum):
     BOOT_TIMEOUT = "boot_timeout"
     LAUNCH_TIMEOUT = "launch_timeout"
     GPU_CHECK_FAILED = "gpu_check_failed"
+
+
+FORGEABLE = frozenset({CoolOffReason.BOOT_TIMEOUT, CoolOffReason.GPU_CHECK_FAILED})
+"""What root in a VM can bring about. VMs of two tenants must show it before it concerns others: see docs/trust.md."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,16 +88,29 @@ def after_error(kind: ErrorKind, times: CoolOffSeconds) -> CoolOffPause:
     return CoolOffPause(seconds=seconds, longest=max(seconds, most), reason=reason)
 
 
-def after_end(code: ReasonCode, times: CoolOffSeconds) -> CoolOffPause | None:
+def after_end(code: ReasonCode | None, times: CoolOffSeconds) -> CoolOffPause | None:
     """For an offering whose VM the provider took back, or that was not ready in time. None: nothing is wrong with it."""
+    if code is None:
+        return None
     reason = _BY_END.get(code)
     if reason is None:
         return None
     return CoolOffPause(seconds=times.capacity, longest=times.not_offered, reason=reason)
 
 
+def cause_of_loss(vm_reason: Mapping[str, Any] | None, *, did_not_start: bool) -> ReasonCode | None:
+    """What the end of a wanted VM says about its offering: only what the provider names as its own doing.
+
+    `vm_reason`: as the attempt stores it. None: nothing. The tenant may have ended the VM from inside, or somebody
+    through the provider's own API. An end without a cause says as little.
+    """
+    if did_not_start:
+        return ReasonCode.LAUNCH_TIMEOUT
+    return ReasonCode.INTERRUPTED if (vm_reason or {}).get("interrupted") else None
+
+
 def after_gpu_check(times: CoolOffSeconds) -> CoolOffPause:
-    """For an offering whose VM had broken GPUs, as evidence shows that no tenant can forge."""
+    """For an offering whose VM had broken GPUs, as the VM reports."""
     return CoolOffPause(seconds=times.capacity, longest=times.not_offered, reason=CoolOffReason.GPU_CHECK_FAILED)
 
 

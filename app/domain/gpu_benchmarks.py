@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 from app.domain.report_values import Reader, check_keys
@@ -13,6 +14,37 @@ _MOST_TFLOPS = 100_000.0
 _MOST_GBPS = 1_000_000.0
 _MOST_SECONDS = 3600.0
 """Bounds that no GPU of today comes near: a larger number is a mistake."""
+
+
+_PEAK_TFLOPS: Mapping[str, float] = MappingProxyType(
+    {
+        "V100": 125,
+        "T4": 65,
+        "A10": 125,
+        "A10G": 125,
+        "A100": 312,
+        "L4": 121,
+        "L40S": 362,
+        "RTX PRO 6000": 504,
+        "H100": 989,
+        "H200": 989,
+        "B200": 2250,
+        "B300": 2250,
+        "MI300X": 1307,
+    }
+)
+"""The most that a GPU can do in 16-bit matrix multiplication, dense, in TFLOP/s. Source: data sheets of NVIDIA and AMD."""
+_ABOVE_PEAK = 1.1
+"""Clocks may exceed those of the data sheet by this factor."""
+
+REPORTS_NEEDED = 3
+"""Reports from which a set of versions may take the place of another one, if two tenants have sent them."""
+
+
+def is_possible(benchmark: "Benchmark", model: str) -> bool:
+    """Whether a GPU of this model can have done it. A model without a data sheet here is held to the fastest one's."""
+    most = _PEAK_TFLOPS.get(model, max(_PEAK_TFLOPS.values())) * _ABOVE_PEAK
+    return all((gpu.bf16_tflops or 0) <= most for gpu in benchmark.gpus)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,9 +79,10 @@ class Benchmark:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredPerformance:
-    """What an instance type of a provider was measured to do, with the newest versions.
+    """What an instance type of a provider was measured to do, with one set of versions.
 
-    `bf16_tflops_p50`: the median of `n` GPUs, in TFLOP/s of one GPU.
+    `bf16_tflops_p50`: in TFLOP/s of one GPU, the median of tenants, of each of which the median of its GPUs counts. `n`:
+    GPUs of all tenants.
     """
 
     bf16_tflops_p50: float

@@ -26,6 +26,9 @@ _SEPARATORS = re.compile(r"[^a-z0-9]+")
 _PCI = re.compile(r"[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}(\.[0-9a-fA-F])?")
 _SEVERITIES = list(Severity)
 
+TENANTS_NEEDED = 2
+"""Tenants whose VMs must have shown the same before it concerns others: each of them can forge what its VMs report."""
+
 WHOLE_HOST = 8
 """A VM with this number of GPUs has all GPUs of its host."""
 
@@ -117,9 +120,11 @@ def bad_uuids(findings: Iterable[Finding], uuids: Sequence[str], count: int) -> 
     """GPUs to remember, with the code of their first finding. `uuids`: of all GPUs in the report. `count`: that the VM should have.
 
     A finding that names no GPU, such as a missing one, is remembered for all GPUs of a VM that has the whole host. A GPU
-    that is known as bad already proves nothing new.
+    that is known as bad already proves nothing new. A report of more GPUs than the VM can have proves nothing at all.
     """
     remembered: dict[str, str] = {}
+    if len(uuids) > count:
+        return remembered
     for finding in findings:
         if finding.severity not in FAILING or finding.code == "known_bad_gpu":
             continue

@@ -135,8 +135,6 @@ class Proof(GpuReport):
     source: ReportSource | None = None
     driver_version: str | None = None
     cuda_version: str | None = None
-    benchmark: Mapping[str, Any] | None = None
-    """Not parsed here."""
 
 
 def parse_proof(value: Any, *, now: datetime | None = None) -> Proof:
@@ -165,7 +163,6 @@ def parse_proof(value: Any, *, now: datetime | None = None) -> Proof:
         driver_gpus=report.counted("driver_gpus", 0, MOST_DRIVER_GPUS),
         xids=parse_xids(report) if now is None else timely_xids(parse_xids(report), now),
         errors=parse_errors(report),
-        benchmark=report.mapping("benchmark"),
     )
 
 
@@ -183,7 +180,6 @@ _PROOF_KEYS = frozenset(
         "driver_gpus",
         "xids",
         "errors",
-        "benchmark",
     }
 )
 

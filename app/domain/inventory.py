@@ -77,6 +77,7 @@ class Row:
 
     attempt_id: AttemptId
     lease_id: LeaseId
+    tenant_id: str
     n: int
     state: AttemptState
     zone: str

@@ -42,11 +42,15 @@ def term_of(
 def for_term(ranking: Ranking, term: Term, now: datetime, *, launching: bool) -> Ranking:
     """The ranking for one lease: without reservations of other tenants, and with what does not fit its term excluded.
 
+    Offerings that only VMs of its own tenant speak against come after those that are not in cool-off.
     `launching`: the lease is placed now, so a reservation also needs a free slot and must have started.
     """
     excluded = [e for e in ranking.excluded if is_visible(e.offering, term.tenant_id)]
     candidates: list[Offering] = []
-    for offering in ranking.candidates:
+    suspected = False
+    for ranked in ranking.candidates:
+        offering = ranked.as_seen_by(term.tenant_id, now)
+        suspected |= offering is not ranked
         if not is_visible(offering, term.tenant_id):
             continue
         objection = term_objection(offering, term, now, launching=launching)
@@ -54,6 +58,8 @@ def for_term(ranking: Ranking, term: Term, now: datetime, *, launching: bool) ->
             candidates.append(offering)
         else:
             excluded.append(objection)
+    if suspected:
+        candidates.sort(key=lambda offering: offering.cooling(now))
     return Ranking(candidates=tuple(candidates), excluded=tuple(excluded))
 
 

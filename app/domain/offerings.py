@@ -3,7 +3,7 @@
 In the market `reserved`, each reservation is an offering of its own.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 from enum import StrEnum
@@ -178,6 +178,14 @@ class CoolOff:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Suspicion:
+    """What VMs of one tenant alone show of an offering: it is in cool-off for this tenant."""
+
+    tenant_id: str
+    cool_off: CoolOff
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Offering:
     """One line of the catalogue with its current price and statistics. `price_per_hour` is USD for the whole VM.
 
@@ -197,6 +205,7 @@ class Offering:
     price_live: bool = False
     images: frozenset[str] = frozenset()
     cool_off: CoolOff | None = None
+    suspicion: Suspicion | None = None
     launches: int = 0
     refusals: int = 0
     ready_seconds: float | None = None
@@ -230,6 +239,13 @@ class Offering:
         """The share of recent launches that created a VM. None while there were none."""
         tries = self.launches + self.refusals
         return self.launches / tries if tries else None
+
+    def as_seen_by(self, tenant_id: str, now: datetime) -> "Offering":
+        """The offering with the cool-off that concerns this tenant alone, where it has no other one."""
+        own = self.suspicion
+        if own is None or own.tenant_id != tenant_id or own.cool_off.until <= now or self.cooling(now):
+            return self
+        return replace(self, cool_off=own.cool_off)
 
     def cooling(self, now: datetime) -> bool:
         """Whether the offering is in cool-off at `now`."""

@@ -2,13 +2,16 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Self
 
 from app.domain.event_parts import rfc3339
 from app.domain.gpu_checks import ExpectedGpus, has_failed, judge, worst_first
 from app.domain.gpu_findings import Finding, ProofChannel, ProofStatus
 from app.domain.gpu_reports import Proof
+
+_MEASURING = timedelta(seconds=90)
+"""A benchmark takes up to a minute after the proof, and half a minute to arrive."""
 
 PRIVATE_MEMBERS = ("n", "boot_id", "rejected", "suspects", "boot_before")
 """Members of the stored form that callers are not shown."""
@@ -56,6 +59,11 @@ class ProofRecord:
         has no proof until it has booted again.
         """
         return self.n == n and self.via is ProofChannel.NETWORK and self.status is not ProofStatus.PENDING
+
+    def has_just_passed(self, n: int, now: datetime) -> bool:
+        """Whether it is the passed proof of attempt `n`, and what the agent measures before the start-up script may arrive."""
+        passed = self.n == n and self.status is ProofStatus.PASSED
+        return passed and self.at is not None and now < self.at + _MEASURING
 
     def as_json(self) -> dict[str, Any]:
         """The stored form. Without `PRIVATE_MEMBERS` it is what callers are shown."""

@@ -33,6 +33,7 @@ class Agent:
     state: LeaseState
     wanted: bool
     provider: str
+    region: str
     offering: Mapping[str, Any]
     own_image: bool
     proof_wish: ProofWish
@@ -67,6 +68,7 @@ def _agent(row: Mapping[str, Any]) -> Agent:
         state=LeaseState(row["state"]),
         wanted=row["desired"] == "run",
         provider=row["provider"],
+        region=row["region"],
         offering=_parsed(row["offering"]) or {},
         own_image=row["image"] is not None,
         proof_wish=ProofWish(row["proof_wish"] or ProofWish.AUTO),

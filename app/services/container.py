@@ -140,7 +140,7 @@ class Services:
             agents=agents,
             gpu_health=gpu_health,
             gpu_benchmarks=gpu_benchmarks,
-            proofs=ProofService(context, gpu_health, gpu_benchmarks),
+            proofs=ProofService(context, gpu_health),
             gpu_samples=GpuSampleService(context, agents, gpu_health, gpu_benchmarks),
             gpu_metrics=GpuMetricsService(context),
             gpu_fleet=GpuFleetService(context),

@@ -79,7 +79,7 @@ class GpuSampleService:
         """Nothing happens when the attempt has just ended."""
         agent = await self._agents.find(token)
         if agent is not None:
-            await self._benchmarks.accept(agent.attempt_id, benchmark)
+            await self._benchmarks.accept(agent, benchmark)
 
     async def refuse_body(self, token: str | None) -> None:
         """Counts a body that is not read: too large, or of another type. Raises InvalidToken."""

@@ -156,7 +156,7 @@ class OfferingCache:
 
     async def _read_measured(self) -> Mapping[tuple[str, str], MeasuredPerformance]:
         async with self._database.transaction(None, read_only=True) as connection:
-            return gpu_benchmarks.performance_by_type(await connection.execute(gpu_benchmarks.newest()))
+            return gpu_benchmarks.performance_by_type(await connection.execute(gpu_benchmarks.counted()))
 
     async def _read(self) -> CatalogueSnapshot:
         measured = await self._measured.get()

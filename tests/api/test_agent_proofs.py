@@ -71,6 +71,17 @@ async def test_a_proof_is_shown_and_wakes_the_lease(booting: Booting, fleet: Fle
     assert row["due"]
 
 
+async def test_a_proof_of_a_vm_that_was_not_seen_running_is_refused_until_it_is(booting: Booting, fleet: Fleet) -> None:
+    """A VM of the same create call may know the token before this VM has booted."""
+    fleet.run("UPDATE lease SET state = 'provisioning' WHERE id = %s", booting.id)
+    refused = await booting.send({**PROOF, "gpus": [{**GPU, "matmul": "failed"}]})
+    assert (refused.status_code, refused.headers["Retry-After"]) == (429, "1"), "the agent repeats it: test_service.py"
+    assert (await booting.lease())["proof"] is None
+    fleet.run("UPDATE lease SET state = 'booting' WHERE id = %s", booting.id)
+    assert (await booting.send(PROOF)).status_code == 204
+    assert (await booting.lease())["proof"]["status"] == "passed"
+
+
 async def test_the_first_proof_counts(booting: Booting) -> None:
     await booting.send({**PROOF, "gpus": [{**GPU, "remap_failed": True}]})
     assert (await booting.send({**PROOF, "boot_id": "b-2"})).status_code == 204
@@ -78,12 +89,30 @@ async def test_the_first_proof_counts(booting: Booting) -> None:
     assert (shown["status"], [one["code"] for one in shown["findings"]]) == ("failed", ["remap_failed"])
 
 
-async def test_a_gpu_that_failed_lately_is_recognised(booting: Booting, fleet: Fleet) -> None:
-    place = "'aws', 'GPU-1', 'main', 'us-east-1', 'us-east-1a', 'g5.xlarge', 'xid_79'"
-    columns = "provider, uuid, account, region, zone, instance_type, finding, first_seen_at, last_seen_at"
-    fleet.run(f"INSERT INTO bad_gpu ({columns}) VALUES ({place}, now(), now() - interval '29 days')")
+@pytest.mark.parametrize(
+    ("words", "known"),
+    [
+        ({"us-east-1": ["own"]}, True),
+        ({"us-east-1": ["tenant_b"]}, False),
+        ({"us-east-1": ["tenant_b", "tenant_c"]}, True),
+        ({"us-east-1": ["tenant_b"], "us-west-2": ["tenant_b", "tenant_c", "own"]}, False),
+    ],
+    ids=["of this tenant", "of another tenant", "of two others", "of another region"],
+)
+async def test_a_gpu_that_failed_lately_is_recognised(
+    booting: Booting, fleet: Fleet, alice: Caller, words: dict[str, list[str]], *, known: bool
+) -> None:
+    place = "'aws', 'GPU-1', 'main', %s, 'us-east-1a', 'g5.xlarge', 'xid_79', %s"
+    columns = "provider, uuid, account, region, zone, instance_type, finding, tenant_id, first_seen_at, last_seen_at"
+    for region, tenants in words.items():
+        for tenant in tenants:
+            fleet.run(
+                f"INSERT INTO bad_gpu ({columns}) VALUES ({place}, now(), now() - interval '29 days')",
+                region,
+                alice.tenant_id if tenant == "own" else tenant,
+            )
     await booting.send(PROOF)
-    assert [one["code"] for one in (await booting.lease())["proof"]["findings"]] == ["known_bad_gpu"]
+    assert [one["code"] for one in (await booting.lease())["proof"]["findings"]] == ["known_bad_gpu"] * known
 
 
 async def test_a_proof_of_an_active_lease_counts_for_its_health_alone(booting: Booting, fleet: Fleet) -> None:

@@ -1,5 +1,8 @@
 """Benchmarks, as the API stores them and as offerings show them."""
 
+import time
+from typing import Any
+
 import pytest
 from fastapi import FastAPI
 
@@ -22,7 +25,7 @@ MEASURED = {
     "libraries": {"cublas": "12.8"},
     "gpus": [{"uuid": "GPU-1", "bf16_tflops": 61.25}],
 }
-PROOF = {"version": 1, "agent": "1.0", "at": 1_790_000_000.0, "gpus": []}
+GPU = {"uuid": "GPU-1", "model": "NVIDIA A10G", "memory_mib": 23028, "recovery_action": "none"}
 
 
 @pytest.fixture(autouse=True)
@@ -32,16 +35,46 @@ def fleet(database_url: str) -> Fleet:
     return made
 
 
-async def test_a_benchmark_in_a_proof_is_stored_with_its_event(app: FastAPI, alice: Caller, fleet: Fleet) -> None:
+class Measuring:
+    """A lease that requests a benchmark, whose VM has booted."""
+
+    def __init__(self, fleet: Fleet, agent: Caller, lease_id: str) -> None:
+        self._fleet, self._agent, self._lease_id = fleet, agent, lease_id
+
+    async def prove(self, **gpu: Any) -> None:
+        self._fleet.run("UPDATE lease SET state = 'booting' WHERE id = %s", self._lease_id)
+        body = {"version": 1, "agent": "1.0", "at": time.time(), "gpus": [{**GPU, **gpu}]}
+        assert (await self._agent.post("/v1/agent/proof", json=body)).status_code == 204
+
+    async def measure(self, tflops: float) -> list[Any]:
+        """Sends a benchmark with a sample, as the agent does. Answers the events `lease.benchmark`."""
+        measured = {**MEASURED, "gpus": [{"uuid": "GPU-1", "bf16_tflops": tflops}]}
+        sample = {"at": time.time(), "gpus": []}
+        body = {"version": 1, "agent": "1.0", "boot_id": "b", "samples": [sample], "benchmark": measured}
+        assert (await self._agent.post("/v1/agent/samples", json=body)).status_code == 204
+        return self._fleet.run("SELECT data FROM event WHERE type = 'lease.benchmark'")
+
+    def later(self, seconds: int) -> None:
+        shift = "UPDATE lease SET proof = proof || jsonb_build_object('at', now() - %s * interval '1 second')"
+        self._fleet.run(shift, seconds)
+
+
+@pytest.fixture
+async def vm(app: FastAPI, alice: Caller, fleet: Fleet) -> Measuring:
     lease = (await alice.post("/v1/leases", json={**ASKED, "benchmark": "quick"})).json()
     attempt_id = fleet.attempt(lease["id"], 1)
     fleet.run("UPDATE attempt SET agent_hash = %s WHERE id = %s", agent_hash(TOKEN), attempt_id)
-    agent = Caller(app, TOKEN)
-    refused = await agent.post("/v1/agent/proof", json={**PROOF, "benchmark": {**MEASURED, "gpus": []}})
-    assert (refused.status_code, refused.json()["errors"][0]["pointer"]) == (422, "#/body/benchmark")
-    for _ in range(2):  # an agent repeats what got no answer
-        assert (await agent.post("/v1/agent/proof", json={**PROOF, "benchmark": MEASURED})).status_code == 204
-    (recorded,) = fleet.run("SELECT data FROM event WHERE type = 'lease.benchmark'")
+    return Measuring(fleet, Caller(app, TOKEN), lease["id"])
+
+
+async def counted(app: FastAPI) -> Any:
+    async with app.state.services.context.database.transaction(None, read_only=True) as connection:
+        return gpu_benchmarks.performance_by_type(await connection.execute(gpu_benchmarks.counted()))
+
+
+async def test_a_benchmark_that_follows_the_proof_is_stored_with_its_event(app: FastAPI, vm: Measuring) -> None:
+    await vm.prove()
+    (recorded,) = await vm.measure(61.25)
     assert recorded["data"] == {
         "n": 1,
         "gpus": 1,
@@ -51,9 +84,23 @@ async def test_a_benchmark_in_a_proof_is_stored_with_its_event(app: FastAPI, ali
         "memory_gbps": None,
         "allreduce_gbps": None,
     }
-    async with app.state.services.context.database.transaction(None, read_only=True) as connection:
-        shown = gpu_benchmarks.performance_by_type(await connection.execute(gpu_benchmarks.newest()))
-    assert shown == {("aws", "g5.xlarge"): MeasuredPerformance(bf16_tflops_p50=61.25, n=1, driver_version="570.1")}
+    expected = MeasuredPerformance(bf16_tflops_p50=61.25, n=1, driver_version="570.1")
+    assert await counted(app) == {("aws", "g5.xlarge"): expected}
+
+
+@pytest.mark.parametrize(
+    ("proof", "seconds", "tflops"),
+    [(None, 0, 61.25), ({"remap_failed": True}, 0, 61.25), ({}, 91, 61.25), ({}, 0, 99_999.0)],
+    ids=["no proof", "failed proof", "after the start-up script", "impossible for the model"],
+)
+async def test_what_root_in_the_vm_can_send_at_leisure_concerns_its_lease_alone(
+    app: FastAPI, vm: Measuring, proof: dict[str, Any] | None, seconds: int, tflops: float
+) -> None:
+    if proof is not None:
+        await vm.prove(**proof)
+        vm.later(seconds)
+    assert len(await vm.measure(tflops)) == 1
+    assert await counted(app) == {}
 
 
 async def test_offerings_show_what_was_measured_and_sort_by_it(alice: Caller, fleet: Fleet) -> None:

@@ -48,7 +48,7 @@ def test_a_whole_proof_is_read() -> None:
     xids = [{"code": 79, "gpu": "0000:00:1e.0", "at": AT}]
     value = {**with_gpu(), "boot_id": "b", "vendor": "nvidia", "source": "nvml", "xids": xids}
     value |= {"driver_gpus": 1, "errors": [{"source": "nvml", "text": "slow", "gpu": 0, "code": 10}]}
-    proof = parse_proof({**value, "driver_version": "570.1", "cuda_version": "12.8", "benchmark": {"seconds": 41.0}})
+    proof = parse_proof({**value, "driver_version": "570.1", "cuda_version": "12.8"})
     assert proof.gpus == (
         GpuState(
             index=0,
@@ -107,7 +107,6 @@ def test_four_members_are_required(name: str) -> None:
         ({**LEAST, "errors": [{"source": "nvml"}]}, "proof.errors[0].text is required"),
         ({**LEAST, "errors": [{"text": "x"}]}, "proof.errors[0].source is required"),
         ({**LEAST, "errors": ["x"]}, "proof.errors[0] must be an object"),
-        ({**LEAST, "benchmark": []}, "proof.benchmark must be an object"),
         (with_gpu(memory_mib=1.5), "proof.gpus[0].memory_mib must be a whole number"),
         (with_gpu(memory_mib=10**31), "proof.gpus[0].memory_mib"),
         (with_gpu(ecc_uncorrected="0"), "proof.gpus[0].ecc_uncorrected"),

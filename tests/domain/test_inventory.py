@@ -33,6 +33,7 @@ def row(state: AttemptState = A.KNOWN, **changes: Any) -> Row:
     facts: dict[str, Any] = {
         "attempt_id": AttemptId("attempt_1"),
         "lease_id": LEASE,
+        "tenant_id": "tenant_1",
         "n": 1,
         "zone": "z1",
         "lease_ended": False,

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from app.local.ports import LOOPBACK, free_port
@@ -63,7 +64,7 @@ def test_a_database_that_does_not_answer_is_one_line_and_exit_code_2(process: st
     assert len(said.strip().splitlines()) == 1
 
 
-@pytest.mark.parametrize("process", ["migrate", "operator-key", "deadman-key"])
+@pytest.mark.parametrize("process", ["migrate", "operator-key", "deadman-key", "bad-gpus"])
 def test_without_a_database_nothing_is_prepared(
     process: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -121,6 +122,24 @@ def test_a_dead_mans_key_is_printed_alone_and_is_no_operators(
     key = capsys.readouterr().out.strip()
     assert key.startswith("gpl_")
     assert ensure_operator_key(database_url, key) != key
+
+
+def test_broken_gpus_are_listed_and_forgotten(
+    database_url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(DATABASE, database_url)
+    columns = "uuid, tenant_id, provider, account, region, zone, instance_type, finding, first_seen_at, last_seen_at"
+    row = "'aws', 'main', 'us-east-1', 'us-east-1a', 'g5.xlarge', 'xid_79', now(), now()"
+    with psycopg.connect(database_url) as connection:
+        for uuid, tenant in (("GPU-1", "tenant_a"), ("GPU-1", "tenant_b"), ("GPU-2", "tenant_a")):
+            connection.execute(f"INSERT INTO bad_gpu ({columns}) VALUES (%s, %s, {row})", (uuid, tenant))
+    assert run(["bad-gpus"]) == 0
+    assert [line.split("\t")[1] for line in capsys.readouterr().out.splitlines()] == ["GPU-1", "GPU-1", "GPU-2"]
+    assert run(["bad-gpus", "GPU-1", "GPU-unknown"]) == 0
+    assert [line.split("\t")[1] for line in capsys.readouterr().out.splitlines()] == ["GPU-2"]
+    with psycopg.connect(database_url) as connection:
+        audited = connection.execute("SELECT role, target FROM audit WHERE action = 'bad_gpu.forget'").fetchall()
+    assert audited == [("system", "GPU-1")]
 
 
 def test_a_database_that_cannot_be_used_yet_is_one_line(

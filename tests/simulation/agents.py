@@ -36,7 +36,7 @@ class Agents:
         health = GpuHealthService(services)
         self._agents = AgentService(services)
         benchmarks = GpuBenchmarkService(services)
-        self._proofs = ProofService(services, health, benchmarks)
+        self._proofs = ProofService(services, health)
         self._samples = GpuSampleService(services, self._agents, health, benchmarks)
 
     def born(self, machine: Machine) -> None:
@@ -96,9 +96,15 @@ class Agents:
         agent = complete(self._agents.find((machine.agent or {})["token"]))
         if agent is None:
             return
-        self._grounds.scheduler.count("agent: proof sent")
         self._grounds.trace.tell(f"{machine.id} sends the proof of boot {boot}, {'failing' if fails else 'good'}")
-        complete(self._proofs.accept(agent, proof, "simulated"))
+        try:
+            complete(self._proofs.accept(agent, proof, "simulated"))
+        except RateLimited:  # the program has not seen the VM run
+            self._grounds.scheduler.count("agent: proof refused, sent too early")
+            again = partial(self._send_proof, machine, boot, proof, fails=fails, tries=tries)
+            self._later(self._random.uniform(1, 4), again)
+            return
+        self._grounds.scheduler.count("agent: proof sent")
         truth.delivered.append((self._grounds.scheduler.now, fails))
         self._later(self._period * self._random.random(), partial(self._sample, machine, boot))
 
@@ -116,7 +122,6 @@ class Agents:
             "gpus": _gpus(machine, truth.fault),
             "xids": _xids(truth.fault),
             "errors": [],
-            "benchmark": None,
         }
 
     # --- samples ------------------------------------------------------------------------------------------

@@ -26,6 +26,7 @@ from app.domain.ids import LeaseId
 from app.domain.leases import AttemptState, Lease, VmState
 from app.domain.lifecycle import Rest, Verify
 from workers.accounts import error_json
+from workers.brakes import Braked
 from workers.groups import coordinator
 from workers.lifecycle import reconciler
 from workers.lifecycle.steps import context, end, place, place_together, plan, record_batch, send, send_batch, settle
@@ -112,7 +113,7 @@ def an_empty_listing_is_believed(patch: pytest.MonkeyPatch) -> None:
         return None
 
     patch.setitem(reconciler._STEPS, Verify, believe)
-    patch.setattr(inventory, "mass_loss", lambda *_: frozenset())
+    patch.setattr(inventory, "mass_loss", lambda *_: Braked())
 
 
 def the_next_candidate_after_a_time_out(patch: pytest.MonkeyPatch) -> None:

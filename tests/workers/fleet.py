@@ -3,8 +3,8 @@
 Nothing runs by itself. `drive` takes the place of sweeper, watch and inventory until a condition holds.
 """
 
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -130,6 +130,14 @@ class Fleet:
         with self.runtime.database.begin() as connection:
             connection.execute(_TENANT, {"of": self.tenant_id})
             connection.execute(_QUOTA, {"of": self.tenant_id})
+
+    @contextmanager
+    def other_tenant(self) -> Iterator[TenantId]:
+        """Leases that are created inside belong to a new tenant."""
+        first, self.tenant_id = self.tenant_id, TenantId(new_id("tenant"))
+        self._make_tenant()
+        yield self.tenant_id
+        self.tenant_id = first
 
     def close(self) -> None:
         """Fails when a step broke off that should not have; the log tells why."""

@@ -7,6 +7,7 @@ again.
 """
 
 import json
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -30,7 +31,7 @@ from app.domain.leases import AttemptState, VmState
 from app.domain.tags import attempt_key, deadline
 from app.domain.tokens import launch_token
 from workers.accounts import error_json
-from workers.brakes import ROWLESS, VANISHED, check_cluster, hold_for_lost_rows, mass_loss
+from workers.brakes import Braked, check_cluster, hold_for_lost_rows, mass_loss
 from workers.jobs.notices import tell_orphans
 from workers.observation.adoption import adopt_requested
 from workers.observation.batch_slots import slots_of
@@ -90,7 +91,7 @@ class Cycle:
             monotonic=runtime.monotonic,
         )
         self._interruptions = self._provider.interruptions(regions, runtime.installation.id)
-        self._braked: dict[str, frozenset[str]] = {}
+        self._braked: dict[str, Braked] = {}
 
     def compare(self, region: str) -> int:
         """Writes the listed facts of a region. Returns the number of its VMs.
@@ -102,8 +103,7 @@ class Cycle:
         findings, rows = _compare(runtime, account, region, listed)
         _hold_for_lost_rows(runtime, account, region, findings)
         braked = _mass_loss(runtime, account, region, rows.values(), findings)
-        if VANISHED in braked:
-            findings.absent.clear()
+        findings.absent[:] = [row for row in findings.absent if row.tenant_id not in braked.tenants]
         _store(runtime, listed, findings, before.last_complete_listing_at)
         _store_deadlines(runtime, findings)
         _store_notices(runtime, rows.values(), self._interruptions)
@@ -126,7 +126,7 @@ class Cycle:
     def end_orphans(self, region: str) -> int:
         """Adopts and ends the due orphans of a compared region. Returns for how many termination was requested."""
         adopt_requested(self._runtime, self._account, region)
-        rowless_too = ROWLESS not in self._braked[region]
+        rowless_too = not self._braked[region].rowless
         return _end_orphans(self._runtime, self._provider, self._account, region, rowless_too=rowless_too)
 
 
@@ -143,16 +143,14 @@ def _hold_for_lost_rows(runtime: Runtime, account: str, region: str, findings: F
     hold_for_lost_rows(runtime.database, findings.lost_rows(before))
 
 
-def _mass_loss(
-    runtime: Runtime, account: str, region: str, rows: Collection[Row], findings: Findings
-) -> frozenset[str]:
-    """Kinds of loss of this cycle that still need confirmation.
+def _mass_loss(runtime: Runtime, account: str, region: str, rows: Collection[Row], findings: Findings) -> Braked:
+    """Losses of this cycle that still need confirmation.
 
     VMs whose termination gpulease requested may vanish in any number.
     """
-    live = sum(row.state is AttemptState.KNOWN and not row.ending for row in rows)
-    vanished = sum(not row.ending for row in findings.absent)
-    return mass_loss(runtime.database, account, region, {VANISHED: vanished, ROWLESS: len(findings.copied)}, live)
+    live = Counter(row.tenant_id for row in rows if row.state is AttemptState.KNOWN and not row.ending)
+    vanished = Counter(row.tenant_id for row in findings.absent if not row.ending)
+    return mass_loss(runtime.database, account, region, vanished, live, len(findings.copied))
 
 
 def _seen(vm: Vm, batch: BatchSlot | None) -> Seen:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from sqlalchemy import Double, Text, TextClause, bindparam, text
+from sqlalchemy import Boolean, Double, Text, TextClause, bindparam, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.db.core.column_types import Json
@@ -13,7 +13,8 @@ from app.db.core.statements import AnyInsert
 from app.db.events.events import NewEvent
 from app.db.leases.transitions import write
 from app.domain.events import LeaseBenchmark
-from app.domain.gpu_benchmarks import Benchmark, MeasuredPerformance
+from app.domain.gpu_benchmarks import REPORTS_NEEDED, Benchmark, MeasuredPerformance
+from app.domain.gpu_checks import TENANTS_NEEDED
 from app.domain.ids import LeaseId
 
 # A report with more GPUs than the VM has is refused as a whole: one VM must not count for many.
@@ -23,7 +24,8 @@ _STORE = text(
         gpu_model, agent, driver_version, libraries, counted, bf16_tflops, fp16_tflops, fp32_tflops, memory_gbps,
         host_to_device_gbps, device_to_host_gbps, allreduce_gbps, seconds)
     SELECT a.id, g.uuid, a.lease_id, a.tenant_id, a.n, a.provider, a.account, a.region, a.zone, a.instance_type,
-        a.offering #>> '{gpu,model}', :agent, :driver_version, :libraries, l.request ->> 'image' IS NULL,
+        a.offering #>> '{gpu,model}', :agent, :driver_version, :libraries,
+        :is_evidence AND l.request ->> 'image' IS NULL,
         g.bf16_tflops, g.fp16_tflops, g.fp32_tflops, g.memory_gbps,
         g.host_to_device_gbps, g.device_to_host_gbps, :allreduce_gbps, :seconds
     FROM attempt a JOIN lease l ON l.id = a.lease_id
@@ -38,6 +40,7 @@ _STORE = text(
     """
 ).bindparams(
     bindparam("attempt_id", type_=Text),
+    bindparam("is_evidence", type_=Boolean),
     bindparam("agent", type_=Text),
     bindparam("driver_version", type_=Text),
     bindparam("libraries", type_=Json),
@@ -48,25 +51,28 @@ _STORE = text(
 
 
 async def store_benchmark(
-    connection: AsyncConnection, attempt_id: str, benchmark: Benchmark, *, request_id: str | None = None
+    connection: AsyncConnection, attempt_id: str, benchmark: Benchmark, *, is_evidence: bool
 ) -> bool:
     """Stores the first benchmark of a live attempt whose lease requests one, with the event `lease.benchmark`.
+
+    `is_evidence`: offerings may count it. It was taken before the tenant's script, and a GPU of the model can have done it.
 
     Returns whether it was stored. A repeated report, and one that nobody requested, changes nothing. The transaction
     must not be confined to another tenant.
     """
-    row = (await connection.execute(*insertion(attempt_id, benchmark))).first()
+    row = (await connection.execute(*insertion(attempt_id, benchmark, is_evidence=is_evidence))).first()
     if row is not None:
-        await connection.execute(*told(row, benchmark, request_id))
+        await connection.execute(*told(row, benchmark))
     return row is not None
 
 
-def insertion(attempt_id: str, benchmark: Benchmark) -> Bound[TextClause]:
+def insertion(attempt_id: str, benchmark: Benchmark, *, is_evidence: bool) -> Bound[TextClause]:
     """Stores the benchmark. Returns a row (lease_id, n) for each GPU; no row: it was not stored. `told` comes next."""
     return Bound(
         _STORE,
         {
             "attempt_id": attempt_id,
+            "is_evidence": is_evidence,
             "agent": benchmark.agent,
             "driver_version": benchmark.driver_version,
             "libraries": dict(benchmark.libraries),
@@ -77,7 +83,7 @@ def insertion(attempt_id: str, benchmark: Benchmark) -> Bound[TextClause]:
     )
 
 
-def told(row: Any, benchmark: Benchmark, request_id: str | None = None) -> Bound[AnyInsert]:
+def told(row: Any, benchmark: Benchmark) -> Bound[AnyInsert]:
     """Records the event. `row`: of `insertion`, in the same transaction."""
     event = LeaseBenchmark(
         n=row.n,
@@ -88,37 +94,55 @@ def told(row: Any, benchmark: Benchmark, request_id: str | None = None) -> Bound
         memory_gbps=benchmark.slowest("memory_gbps"),
         allreduce_gbps=benchmark.allreduce_gbps,
     )
-    return write(LeaseId(row.lease_id), NewEvent(event, request_id))
+    return write(LeaseId(row.lease_id), NewEvent(event))
 
 
-_NEWEST = text(
-    """
-    WITH newest AS (
-        SELECT DISTINCT ON (provider, instance_type) provider, instance_type, agent, driver_version, libraries
+_COUNTED = text(
+    f"""
+    WITH vote AS (
+        SELECT DISTINCT ON (provider, instance_type, tenant_id)
+            provider, instance_type, tenant_id, agent, driver_version, libraries
         FROM gpu_benchmark WHERE counted AND bf16_tflops IS NOT NULL
-        ORDER BY provider, instance_type, measured_at DESC, attempt_id DESC),
+        ORDER BY provider, instance_type, tenant_id, measured_at DESC, attempt_id DESC),
     gpu AS (
-        SELECT DISTINCT ON (b.provider, b.instance_type, b.uuid)
-            b.provider, b.instance_type, b.driver_version, b.bf16_tflops
-        FROM gpu_benchmark b JOIN newest w ON b.provider = w.provider AND b.instance_type = w.instance_type
-            AND b.agent = w.agent AND b.driver_version IS NOT DISTINCT FROM w.driver_version
-            AND b.libraries = w.libraries
+        SELECT DISTINCT ON (b.provider, b.instance_type, b.tenant_id, b.uuid)
+            b.provider, b.instance_type, b.tenant_id, b.agent, b.driver_version, b.libraries, b.attempt_id, b.measured_at,
+            b.bf16_tflops
+        FROM gpu_benchmark b JOIN vote v ON b.provider = v.provider AND b.instance_type = v.instance_type
+            AND b.tenant_id = v.tenant_id AND b.agent = v.agent
+            AND b.driver_version IS NOT DISTINCT FROM v.driver_version AND b.libraries = v.libraries
         WHERE b.counted AND b.bf16_tflops IS NOT NULL
-        ORDER BY b.provider, b.instance_type, b.uuid, b.measured_at DESC)
-    SELECT provider, instance_type, driver_version, count(*) AS n,
-        percentile_cont(0.5) WITHIN GROUP (ORDER BY bf16_tflops) AS bf16_tflops_p50
-    FROM gpu GROUP BY provider, instance_type, driver_version
+        ORDER BY b.provider, b.instance_type, b.tenant_id, b.uuid, b.measured_at DESC),
+    tenant AS (
+        SELECT provider, instance_type, tenant_id, agent, driver_version, libraries, count(*) AS gpus,
+            count(DISTINCT attempt_id) AS reports, min(measured_at) AS first_at, max(measured_at) AS last_at,
+            percentile_cont(0.5) WITHIN GROUP (ORDER BY bf16_tflops) AS bf16_tflops
+        FROM gpu GROUP BY provider, instance_type, tenant_id, agent, driver_version, libraries),
+    versions AS (
+        SELECT provider, instance_type, driver_version, sum(gpus)::integer AS n,
+            percentile_disc(0.5) WITHIN GROUP (ORDER BY bf16_tflops) AS bf16_tflops_p50,
+            count(*) >= {TENANTS_NEEDED} AND sum(reports) >= {REPORTS_NEEDED} AS seconded,
+            min(first_at) AS first_at, max(last_at) AS last_at
+        FROM tenant GROUP BY provider, instance_type, agent, driver_version, libraries)
+    SELECT DISTINCT ON (provider, instance_type) provider, instance_type, driver_version, n, bf16_tflops_p50
+    FROM versions
+    ORDER BY provider, instance_type, seconded DESC, CASE WHEN seconded THEN last_at END DESC NULLS LAST, first_at
     """
 )
 
 
-def newest() -> TextClause:
-    """A row for each measured instance type of a provider, of the newest set of versions alone. A GPU counts once."""
-    return _NEWEST
+def counted() -> TextClause:
+    """A row for each measured instance type of a provider, of one set of versions.
+
+    A tenant votes with its newest set of versions, and has one vote whatever it reports. The newest set for which two
+    tenants vote with three reports counts; without one, the set that was measured first. A GPU counts once for a
+    tenant. Of two tenants, the lower median counts.
+    """
+    return _COUNTED
 
 
 def performance_by_type(rows: Any) -> Mapping[tuple[str, str], MeasuredPerformance]:
-    """The rows of `newest` by (provider, instance type)."""
+    """The rows of `counted` by (provider, instance type)."""
     return {
         (row.provider, row.instance_type): MeasuredPerformance(
             bf16_tflops_p50=float(row.bf16_tflops_p50), n=row.n, driver_version=row.driver_version

@@ -32,7 +32,7 @@ from app.domain.inventory import Row
 from app.domain.leases import AttemptState, VmState
 
 _ROW = """
-    SELECT a.id, a.lease_id, a.n, a.state, a.zone, l.state IN ('released', 'failed') AS lease_ended,
+    SELECT a.id, a.lease_id, a.tenant_id, a.n, a.state, a.zone, l.state IN ('released', 'failed') AS lease_ended,
            a.terminate_sent_at IS NOT NULL AS ending, a.instance_id,
            a.vm_state, a.public_ip, a.private_ip, a.known_at, a.last_sent_at, a.empty_listings,
            a.last_empty_listing_at, l.deadline_applied, l.term_in_doubt
@@ -50,7 +50,7 @@ _NAMED_ROWS = text(
     JOIN unnest(CAST(:leases AS text[]), CAST(:ns AS int[])) AS k (lease_id, n) USING (lease_id, n)
     WHERE a.account = :account AND a.region = :region
     UNION ALL
-    SELECT a.id, a.lease_id, a.n, 'dead', a.zone, true, true, a.instance_id, 'gone', NULL, NULL, NULL, NULL, 0, NULL, NULL, FALSE
+    SELECT a.id, a.lease_id, a.tenant_id, a.n, 'dead', a.zone, true, true, a.instance_id, 'gone', NULL, NULL, NULL, NULL, 0, NULL, NULL, FALSE
     FROM attempt_archive a
     JOIN unnest(CAST(:leases AS text[]), CAST(:ns AS int[])) AS k (lease_id, n) USING (lease_id, n)
     WHERE a.account = :account AND a.region = :region
@@ -75,6 +75,7 @@ def row_from(row: Any) -> Row:
     return Row(
         attempt_id=AttemptId(row.id),
         lease_id=LeaseId(row.lease_id),
+        tenant_id=row.tenant_id,
         n=row.n,
         state=AttemptState(row.state),
         zone=row.zone,

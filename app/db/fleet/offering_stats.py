@@ -11,8 +11,10 @@ from sqlalchemy import (
     Table,
     Text,
     Update,
+    and_,
     bindparam,
     case,
+    cast,
     false,
     func,
     literal_column,
@@ -25,7 +27,7 @@ from sqlalchemy import (
 from app.db.core.column_types import Time
 from app.db.core.prepared import Bound
 from app.db.schema.tables import offering, reservation
-from app.domain.cool_off import CoolOffPause
+from app.domain.cool_off import FORGEABLE, CoolOffPause
 from app.domain.offerings import OfferingKey
 
 _COOL_OFF_DOUBLINGS = 5
@@ -38,11 +40,13 @@ class _Statements(NamedTuple):
 
     key: Sequence[str]
     cool_off: Update
+    suspect: Update
     launched: Update
     became_ready: Update
 
 
 _SECONDS = bindparam("seconds", type_=Float)
+_SECOND = text("interval '1 second'")
 
 
 def _statements(table: Table) -> _Statements:
@@ -51,7 +55,8 @@ def _statements(table: Table) -> _Statements:
     row = update(table).where(tuple_(*keys) == tuple_(*at))
     return _Statements(
         key=[name.key for name in at],
-        cool_off=_cool_off(table, row),
+        cool_off=row.values(_cool_off(table)),
+        suspect=row.values(_suspicion(table)),
         launched=row.values(
             **_no_cool_off_since(table),
             launches=_remembered(table, table.c.launches) + bindparam("times", type_=Integer),
@@ -72,20 +77,35 @@ def _remembered(table: Table, count: ColumnElement[int]) -> ColumnElement[int]:
     return case((table.c.launches + table.c.refusals >= _REMEMBERED, count // 2), else_=count)
 
 
-def _cool_off(table: Table, row: Update) -> Update:
+def _cool_off(table: Table) -> dict[str, ColumnElement[Any]]:
     cooling = func.coalesce(table.c.cool_until > func.now(), false())
     times = table.c.cool_count - case((cooling, 1), else_=0)
     doubling = func.power(2, func.greatest(0, func.least(times, _COOL_OFF_DOUBLINGS)))
     pause = func.least(bindparam("seconds", type_=Float) * doubling, bindparam("longest", type_=Float))
-    return row.values(
-        cool_until=func.now() + pause * text("interval '1 second'"),
-        cool_reason=bindparam("why", type_=Text),
-        cool_code=bindparam("code", type_=Text),
-        cool_count=times + 1,
-        refused_at=func.now(),
-        launches=_remembered(table, table.c.launches),
-        refusals=_remembered(table, table.c.refusals) + 1,
-    )
+    return {
+        "cool_until": func.now() + pause * _SECOND,
+        "cool_reason": bindparam("why", type_=Text),
+        "cool_code": bindparam("code", type_=Text),
+        "cool_count": times + 1,
+        "refused_at": func.now(),
+        "launches": _remembered(table, table.c.launches),
+        "refusals": _remembered(table, table.c.refusals) + 1,
+    }
+
+
+def _suspicion(table: Table) -> dict[str, ColumnElement[Any]]:
+    """The word of one tenant. It cools the offering off when another tenant's word is not older than the longest pause."""
+    tenant = bindparam("tenant_id", type_=Text)
+    before = table.c.suspicion
+    recent = cast(before["until"].astext, Time) > func.now() - bindparam("longest", type_=Float) * _SECOND
+    seconded = and_(before["tenant_id"].astext != tenant, recent)
+    facts = {"tenant_id": tenant, "reason": bindparam("why", type_=Text), "code": bindparam("code", type_=Text)}
+    pairs = [part for name, value in facts.items() for part in (literal_column(f"'{name}'"), value)]
+    until = (literal_column("'until'"), func.now() + bindparam("seconds", type_=Float) * _SECOND)
+    return {
+        "suspicion": func.jsonb_build_object(*pairs, *until),
+        **{name: case((seconded, value), else_=table.c[name]) for name, value in _cool_off(table).items()},
+    }
 
 
 _OFFERING, _RESERVATION = _statements(offering), _statements(reservation)
@@ -99,14 +119,20 @@ def _of(key: OfferingKey) -> tuple[_Statements, dict[str, Any]]:
     return _OFFERING, dict(zip(_OFFERING.key, values, strict=True))
 
 
-def cool_off(key: OfferingKey, pause: CoolOffPause, *, code: str | None) -> Bound[Update]:
+def cool_off(key: OfferingKey, pause: CoolOffPause, *, code: str | None, tenant_id: str | None = None) -> Bound[Update]:
     """The offering refused: set it aside for `pause.seconds`, twice as long each time in a row, at most `pause.longest`.
 
-    Refusals while it is set aside, of leases that asked at the same time, are one and the same time.
+    Refusals while it is set aside, of leases that asked at the same time, are one and the same time. A FORGEABLE reason is
+    the word of `tenant_id`, whose VM it was: it sets the offering aside for that tenant alone. It does so for all
+    tenants once VMs of two of them have said so, no more than `pause.longest` apart.
     """
     statements, here = _of(key)
     given = {"seconds": pause.seconds, "longest": pause.longest, "why": str(pause.reason), "code": code}
-    return Bound(statements.cool_off, {**here, **given})
+    if pause.reason not in FORGEABLE:
+        return Bound(statements.cool_off, {**here, **given})
+    if tenant_id is None:
+        raise ValueError(f"{pause.reason} is the word of one tenant: name it")
+    return Bound(statements.suspect, {**here, **given, "tenant_id": tenant_id})
 
 
 def launched(key: OfferingKey, times: int = 1, *, sent_at: datetime | None) -> Bound[Update]:

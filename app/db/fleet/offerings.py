@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable, Mapping
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import cache
 from typing import Any
 
@@ -43,6 +43,7 @@ from app.domain.offerings import (
     Obstacle,
     Offering,
     OfferingKey,
+    Suspicion,
 )
 from app.domain.vm_parts import PartsFacts
 
@@ -235,6 +236,7 @@ def shared_facts(row: Any) -> dict[str, Any]:
         "images": frozenset(row.account_images or ()),
         "parts": PartsFacts.from_json(row.vm_parts, row.image_gib),
         "cool_off": _cool_off(row),
+        "suspicion": None if row.suspicion is None else _suspicion(row.suspicion),
         "launches": row.launches,
         "refusals": row.refusals,
         "ready_seconds": None if row.ready_seconds is None else float(row.ready_seconds),
@@ -290,6 +292,12 @@ def _cool_off(row: Any) -> CoolOff | None:
     if row.cool_until is None:
         return None
     return CoolOff(until=row.cool_until, reason=row.cool_reason, code=row.cool_code, count=row.cool_count)
+
+
+def _suspicion(stored: Mapping[str, Any]) -> Suspicion:
+    until = datetime.fromisoformat(stored["until"])
+    cool_off = CoolOff(until=until, reason=stored["reason"], code=stored["code"], count=0)
+    return Suspicion(tenant_id=stored["tenant_id"], cool_off=cool_off)
 
 
 def _account_problem(row: Any) -> str | None:

@@ -37,7 +37,17 @@ from app.domain.reservations import ENDING_MARGIN, Reservation
 
 _KEY = (reservation.c.account, reservation.c.name)
 _STATISTICS = frozenset(
-    {"cool_until", "cool_reason", "cool_code", "cool_count", "refused_at", "launches", "refusals", "ready_seconds"}
+    {
+        "cool_until",
+        "cool_reason",
+        "cool_code",
+        "cool_count",
+        "refused_at",
+        "suspicion",
+        "launches",
+        "refusals",
+        "ready_seconds",
+    }
 )
 
 

@@ -13,6 +13,7 @@ OWNER = Query(
         attempt.c.n,
         attempt.c.agent_hash,
         attempt.c.provider,
+        attempt.c.region,
         attempt.c.offering,
         lease.c.state,
         lease.c.desired,

@@ -204,7 +204,7 @@ _LEASE = [
     "term_in_doubt",
     "proof",
     "gpu_health",
-    "request_id",
+    *("request_id", "key_id"),
     *("group_id", "rank", "group_pool", "group_retreat"),
 ]
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import ARRAY, Integer, Text, TextClause, Update, bindparam, func, literal, select, text
+from sqlalchemy import ARRAY, Integer, Text, TextClause, Update, bindparam, func, literal, or_, select, text
 
 from app.db.core.column_types import Json, Time
 from app.db.core.prepared import Bound
@@ -19,6 +19,7 @@ from app.db.leases.transitions import WAKE, write
 from app.db.schema.tables import attempt, bad_gpu, lease
 from app.domain.event_parts import EventFinding
 from app.domain.events import LeaseGpuHealth, LeaseProof
+from app.domain.gpu_checks import TENANTS_NEEDED
 from app.domain.gpu_findings import HealthStatus
 from app.domain.gpu_health import HealthRecord
 from app.domain.ids import AttemptId, LeaseId
@@ -27,7 +28,7 @@ from app.domain.proofs import ProofRecord
 
 _NEWEST = lease.c.attempts_count == bindparam("attempt_n", type_=Integer)
 _WANTED = lease.c.desired == "run"
-_BEFORE_ACTIVE = lease.c.state.in_([str(LeaseState.PROVISIONING), str(LeaseState.BOOTING)])
+_BOOTING = lease.c.state == str(LeaseState.BOOTING)
 _ACTIVE = lease.c.state == str(LeaseState.ACTIVE)
 SAME_PROOF = lease.c.proof.is_not_distinct_from(bindparam("before", type_=Json))
 """Guard: the lease's column is as it was read. `given`: `before`."""
@@ -37,7 +38,7 @@ _SAME_HEALTH = lease.c.gpu_health.is_not_distinct_from(bindparam("before", type_
 def accept(
     lease_id: LeaseId, record: ProofRecord, before: dict[str, Any] | None, *, request_id: str | None = None
 ) -> Bound[AnyInsert]:
-    """Stores a judged proof before the lease is active, and wakes the lease. Returns no row when `before` has changed.
+    """Stores a judged proof of a VM that was seen running, before the lease is active, and wakes the lease. Returns no row when `before` has changed.
 
     `before`: the lease's column as it was read.
     """
@@ -46,7 +47,7 @@ def accept(
     return write(
         lease_id,
         NewEvent(event, request_id),
-        where=[_NEWEST, _WANTED, _BEFORE_ACTIVE, SAME_PROOF],
+        where=[_NEWEST, _WANTED, _BOOTING, SAME_PROOF],
         given={"attempt_n": record.n, "before": before},
         values={"proof": record.as_json(), **WAKE},
     )
@@ -72,16 +73,28 @@ STILL_FAILING = lease.c.gpu_health["status"].astext == str(HealthStatus.FAILING)
 """Guard: no later report shows the GPUs healthy."""
 
 
-_KNOWN_BAD = select(bad_gpu.c.uuid).where(
-    bad_gpu.c.provider == bindparam("provider", type_=Text),
-    bad_gpu.c.uuid == func.any(bindparam("uuids", type_=ARRAY(Text))),
-    bad_gpu.c.last_seen_at > func.now() - text("interval '30 days'"),
+_KNOWN_BAD = (
+    select(bad_gpu.c.uuid)
+    .where(
+        bad_gpu.c.provider == bindparam("provider", type_=Text),
+        bad_gpu.c.region == bindparam("region", type_=Text),
+        bad_gpu.c.uuid == func.any(bindparam("uuids", type_=ARRAY(Text))),
+        bad_gpu.c.last_seen_at > func.now() - text("interval '30 days'"),
+    )
+    .group_by(bad_gpu.c.uuid)
+    .having(
+        or_(func.count() >= TENANTS_NEEDED, func.bool_or(bad_gpu.c.tenant_id == bindparam("tenant_id", type_=Text)))
+    )
 )
 
 
-def known_bad(provider: str, uuids: Sequence[str]) -> Bound[AnySelect]:
-    """Those of the GPUs that failed a check in the last 30 days."""
-    return Bound(_KNOWN_BAD, {"provider": provider, "uuids": list(uuids)})
+def known_bad(provider: str, region: str, tenant_id: str, uuids: Sequence[str]) -> Bound[AnySelect]:
+    """Those of the GPUs that failed a check in the last 30 days, as VMs of this tenant or of two others have shown.
+
+    A GPU does not leave its region. It may serve any account of its provider there.
+    """
+    given = {"provider": provider, "region": region, "tenant_id": tenant_id, "uuids": list(uuids)}
+    return Bound(_KNOWN_BAD, given)
 
 
 # --- by workers -------------------------------------------------------------------------------------------------

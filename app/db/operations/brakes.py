@@ -6,15 +6,14 @@ from typing import Any
 
 from sqlalchemy import (
     ARRAY,
-    Boolean,
     ColumnElement,
     Executable,
     Text,
+    TextClause,
     Update,
     and_,
     any_,
     bindparam,
-    case,
     exists,
     func,
     not_,
@@ -124,21 +123,23 @@ def has_failed_since(account: str, region: str, since: datetime) -> Bound[AnySel
     return Bound(_LISTING_FAILED_SINCE, {"account_name": account, "region_name": region, "since": since})
 
 
-_CYCLES = {"vanished": account_region.c.vanish_cycles, "rowless": account_region.c.rowless_cycles}
-_COUNT_CYCLE = (
-    update(account_region)
-    .where(account_region.c.account == _PLACE[0], account_region.c.region == _PLACE[1])
-    .values(
-        {
-            column: case((bindparam(f"many_{kind}", type_=Boolean), column + 1), else_=0)
-            for kind, column in _CYCLES.items()
-        }
-    )
-    .returning(*(column.label(kind) for kind, column in _CYCLES.items()))
+_COUNT_CYCLE = text(
+    """
+    UPDATE account_region SET
+        rowless_cycles = CASE WHEN :rowless THEN rowless_cycles + 1 ELSE 0 END,
+        vanishing = (
+            SELECT coalesce(jsonb_object_agg(t.id, coalesce((vanishing ->> t.id)::int, 0) + 1), '{}')
+            FROM unnest(CAST(:tenants AS text[])) AS t (id))
+    WHERE account = :account_name AND region = :region_name
+    RETURNING vanishing AS vanished, rowless_cycles AS rowless
+    """
 )
 
 
-def count_cycle(account: str, region: str, *, vanished: bool, rowless: bool) -> Bound[Update]:
-    """Counts cycles in a row with a mass loss of each kind. Answers (vanished, rowless)."""
+def count_cycle(account: str, region: str, *, vanished: Iterable[str], rowless: bool) -> Bound[TextClause]:
+    """Counts cycles in a row with a mass loss. `vanished`: tenants whose VMs it concerns.
+
+    Answers (vanished, rowless); `vanished`: the cycles of each of these tenants.
+    """
     place = {"account_name": account, "region_name": region}
-    return Bound(_COUNT_CYCLE, {**place, "many_vanished": vanished, "many_rowless": rowless})
+    return Bound(_COUNT_CYCLE, {**place, "tenants": sorted(vanished), "rowless": rowless})

@@ -82,7 +82,6 @@ account_region = Table(
     Column("listing_calls", Integer),
     Column("listing_seconds", Numeric(10, 3)),
     Column("cycles", Integer, nullable=False, server_default="0"),
-    Column("vanish_cycles", Integer, nullable=False, server_default="0"),
     Column("rowless_cycles", Integer, nullable=False, server_default="0"),
     Column("last_error", Json),
     Column("service_quotas", Json),
@@ -90,6 +89,13 @@ account_region = Table(
     Column("blocked_until", Time, comment="no launch before, since the provider refuses every one"),
     Column("blocked_since", Time, comment="of the first such refusal in a row"),
     Column("blocked_by", Json, comment="{class, code, message} of the newest such refusal"),
+    Column(
+        "vanishing",
+        Json,
+        nullable=False,
+        server_default=text("'{}'"),
+        comment="{tenant_id: cycles in a row with a mass loss of its VMs}",
+    ),
 )
 
 offering = Table(
@@ -129,6 +135,7 @@ offering = Table(
     Column("cool_code", Text),
     Column("cool_count", Integer, nullable=False, server_default="0"),
     Column("refused_at", Time, comment="when it last refused; NULL: never"),
+    Column("suspicion", Json, comment="{tenant_id, reason, code, until}: what VMs of one tenant alone show"),
     Column("launches", Integer, nullable=False, server_default="0"),
     Column("refusals", Integer, nullable=False, server_default="0"),
     Column("ready_seconds", Numeric(10, 3), comment="moving average of launch to ready"),

@@ -3,7 +3,7 @@
 from sqlalchemy import Column, ForeignKey, Integer, Numeric, Table, Text
 from sqlalchemy.dialects.postgresql import ARRAY
 
-from app.db.core.column_types import Money, Time
+from app.db.core.column_types import Json, Money, Time
 from app.db.schema.metadata import metadata
 
 reservation = Table(
@@ -43,6 +43,7 @@ reservation = Table(
     Column("cool_code", Text),
     Column("cool_count", Integer, nullable=False, server_default="0"),
     Column("refused_at", Time, comment="when it last refused; NULL: never"),
+    Column("suspicion", Json, comment="{tenant_id, reason, code, until}: what VMs of one tenant alone show"),
     Column("launches", Integer, nullable=False, server_default="0"),
     Column("refusals", Integer, nullable=False, server_default="0"),
     Column("ready_seconds", Numeric(10, 3), comment="moving average of launch to ready"),

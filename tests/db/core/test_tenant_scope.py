@@ -21,6 +21,7 @@ from app.db.schema.tables import (
     attempt,
     attempt_archive,
     attempt_price,
+    bad_gpu,
     budget,
     budget_turn,
     cost_rollup,
@@ -111,6 +112,9 @@ MEASURED: dict[str, Any] = {
     "libraries": {},
     "counted": True,
 }
+BAD_GPU: dict[str, Any] = dict.fromkeys(
+    ("uuid", "provider", "account", "region", "zone", "instance_type", "finding"), "x"
+)
 QUOTE: dict[str, Any] = {
     "key_id": "key_x",
     "request": {},
@@ -171,6 +175,7 @@ def fill(store: Store, tenant: TenantId) -> None:
             {"attempt_id": new_id("attempt"), "starts_at": func.now(), "price_per_hour": 1, "price_source": "x"},
         ),
     ]
+    rows.append((bad_gpu, {**BAD_GPU, "first_seen_at": func.now(), "last_seen_at": func.now()}))
     rows.append((gpu_benchmark, {**MEASURED, "attempt_id": new_id("attempt"), "lease_id": lease_id}))
     hook = {"webhook_id": new_id("webhook")}
     about = {"event_id": new_id("event"), "event_type": "t", "about": {}, "gives_up_at": func.now()}

@@ -2,17 +2,14 @@
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
 import pytest
-from sqlalchemy import func, update
+from sqlalchemy import func, select, update
 
-from app.db.core.ids import new_id
 from app.db.schema.tables import attempt, lease, provider_bucket
-from app.domain.ids import TenantId
 from app.domain.tokens import agent_hash, host_key_hash, slot_token
 from cloudsim.user_data import first_boot
 from tests.workers.fleet import ACCOUNT, REGION, Fleet
@@ -33,15 +30,6 @@ from workers.providers.types import BatchLaunched, LaunchSpec, Params
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIHPBLvpGMa8Ck+CZFsl3sHC4vtX5kV3fMw9vMkKPmXYT"
 
 
-@contextmanager
-def other_tenant(fleet: Fleet) -> Iterator[None]:
-    """Leases that are created inside belong to a new tenant."""
-    first, fleet.tenant_id = fleet.tenant_id, TenantId(new_id("tenant"))
-    fleet._make_tenant()
-    yield
-    fleet.tenant_id = first
-
-
 def test_twenty_leases_of_a_tenant_take_one_call(fleet: Fleet) -> None:
     leases = created(fleet, 20)
     fleet.drive_all_to(leases, "active")
@@ -53,12 +41,27 @@ def test_twenty_leases_of_a_tenant_take_one_call(fleet: Fleet) -> None:
 
 def test_two_tenants_share_no_call(fleet: Fleet) -> None:
     leases = created(fleet, 3)
-    with other_tenant(fleet):
+    with fleet.other_tenant():
         leases += created(fleet, 3)
     fleet.drive_all_to(leases, "active")
     assert (fleet.runs(), len(fleet.vms())) == (2, 6)
     assert sorted(batch.slots for batch in batches(fleet)) == [3, 3]
     assert len({batch.tenant_id for batch in batches(fleet)}) == 2
+
+
+def test_two_api_keys_of_a_tenant_share_no_call(fleet: Fleet) -> None:
+    """Code in one VM learns the tokens of all VMs of its call."""
+    leases = created(fleet, 6)
+    for number, lease_id in enumerate(leases):
+        owned = update(lease).where(lease.c.id == lease_id).values(key_id=f"key_{number % 2}")
+        fleet.runtime.database.run(owned)
+    fleet.drive_all_to(leases, "active")
+    assert sorted(batch.slots for batch in batches(fleet)) == [3, 3]
+    for batch in batches(fleet):
+        slots = (
+            select(lease.c.key_id).join(attempt, attempt.c.lease_id == lease.c.id).where(attempt.c.batch_id == batch.id)
+        )
+        assert len({row.key_id for row in fleet.runtime.database.all(slots)}) == 1
 
 
 def test_other_requests_share_no_call(fleet: Fleet) -> None:

@@ -39,4 +39,4 @@ def test_a_vm_that_somebody_ends_before_it_starts_is_no_launch_timeout(fleet: Fl
     fleet.drive(lambda: len(fleet.attempts(lease_id)) > 1)
     first, _ = fleet.attempts(lease_id)
     assert (first.state, first.error["class"]) == (AttemptState.DEAD, "VmEnded")
-    assert {row[1] for row in fleet.cooling()} == {"interrupted"}
+    assert fleet.cooling() == [], "its tenant may have ended it from inside"

@@ -38,18 +38,19 @@ def most_together(runtime: Runtime, key: OfferingKey) -> int:
     return min(runtime.settings.launch_batch, runtime.accounts.provider(key.account).limits.batch)
 
 
-def shared_key(spec: LaunchSpec, lease: Lease, account: str) -> str:
+def shared_key(spec: LaunchSpec, lease: Lease, account: str, key_id: str | None) -> str:
     """The key over all of `spec` but what a slot of a batch has of its own: only equal keys are launched together.
 
     The time to live is a part of it: the VMs have one deadline tag in common until each has its own. So is the name of
-    the image: a refusal concerns either the image that a tenant has named or the offering.
+    the image: a refusal concerns either the image that a tenant has named or the offering. So is the API key that created
+    the lease: code in one VM learns the tokens of the other VMs of its call, and keys of a tenant may trust each other less.
     """
     request = lease.request
     shared: dict[str, Any] = {name: value for name, value in asdict(spec).items() if name not in _OF_ONE_VM}
     for reporter in _WITH_TOKENS:
         shared[reporter] = {**(shared[reporter] or {}), "token": None}
     wish = {"image_name": request.image, "ttl_seconds": request.ttl_seconds}
-    return batch_key({**shared, **wish, "account": account, "tenant": lease.tenant_id})
+    return batch_key({**shared, **wish, "account": account, "tenant": lease.tenant_id, "key": key_id})
 
 
 def batch_params(ctx: StepContext, spec: LaunchSpec, batch_id: BatchId, slots: Sequence[StepContext]) -> Params:

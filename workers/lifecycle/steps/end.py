@@ -4,16 +4,15 @@ from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Update
+from sqlalchemy import ColumnElement, Connection
 
-from app.db.core.prepared import Bound
 from app.db.events.events import NewEvent
 from app.db.fleet import offering_stats
 from app.db.leases import attempts, batches, idleness, launches, price_changes, proofs, spend_caps
 from app.db.leases.transitions import NOW
 from app.db.tenancy import quotas
 from app.domain.billing import PriceChange, closed_cost
-from app.domain.cool_off import after_end
+from app.domain.cool_off import after_end, cause_of_loss
 from app.domain.error_kinds import ErrorKind
 from app.domain.event_parts import EventReason
 from app.domain.events import LeaseFailed, LeaseQueued, LeaseReleased, LeaseReleasing
@@ -30,7 +29,10 @@ from workers.observation.vm_reasons import refusal
 
 
 def begin_release(ctx: StepContext, reason: Reason) -> None:
-    """The lease ends for `reason`. An offering that interrupted its VM or never got it ready goes into cool-off."""
+    """The lease ends for `reason`. An offering that interrupted its VM goes into cool-off.
+
+    One that never got it ready does so after VMs of two tenants.
+    """
     event = NewEvent(LeaseReleasing(reason=EventReason.of(reason)))
     values = {
         "desired": str(Desired.END),
@@ -42,9 +44,8 @@ def begin_release(ctx: StepContext, reason: Reason) -> None:
         if reason.code is ReasonCode.IDLE:
             _tell_idle(connection, ctx, where, given)
         change(connection, ctx, event, to=LeaseState.RELEASING, wanted=True, where=where, given=given, values=values)
-        pause = after_end(reason.code, ctx.runtime.cool_offs)
-        if ctx.lease.attempt is not None and pause is not None:
-            connection.execute(*offering_stats.cool_off(offering_key(ctx.attempt), pause, code=None))
+        if ctx.lease.attempt is not None:
+            _cool_off(connection, ctx, reason.code, None)
 
 
 _STILL_OVER = {ReasonCode.EXPIRED: launches.EXPIRED, ReasonCode.SPEND_CAP: spend_caps.CAP_REACHED}
@@ -87,6 +88,7 @@ def _has_ended(ctx: StepContext, reason: Reason) -> bool:
 def close_attempt(ctx: StepContext) -> None:
     """Closes the attempt. Its billing ends at the provider's own time, even if leftover resources remain.
 
+    Only what the provider names as its own doing concerns the offering: see `cause_of_loss`.
     A VM that the provider accepted and then did not create for lack of capacity counts as a refusal. A VM that did not
     start in time was ended by gpulease: its offering cools off, and the lease tries the next candidate.
     """
@@ -108,7 +110,8 @@ def close_attempt(ctx: StepContext) -> None:
             if refused is None:
                 # the offering of a VM that was ended for its GPUs cools off already, where it should
                 if ctx.lease.rejected_for is None:
-                    connection.execute(*_cool_off(ctx, (reason or {}).get("code")))
+                    cause = cause_of_loss(reason, did_not_start=did_not_start(ctx.lease, ctx.runtime.timing))
+                    _cool_off(connection, ctx, cause, (reason or {}).get("code"))
             else:
                 set_refused_aside(connection, ctx, refused)
     ctx.runtime.catalogue.forget()
@@ -150,12 +153,12 @@ def _rejected(ctx: StepContext) -> Mapping[str, Any] | None:
     return {"class": ErrorKind.GPU_CHECK_FAILED, "code": None if worst is None else worst.code, "message": message}
 
 
-def _cool_off(ctx: StepContext, code: str | None) -> Bound[Update]:
-    """Sets aside the offering of a VM that did not start, or that the provider took back."""
-    cause = ReasonCode.LAUNCH_TIMEOUT if did_not_start(ctx.lease, ctx.runtime.timing) else ReasonCode.INTERRUPTED
+def _cool_off(connection: Connection, ctx: StepContext, cause: ReasonCode | None, code: str | None) -> None:
+    """Sets aside the offering of a VM that did not start, was not ready in time, or that the provider took back."""
     pause = after_end(cause, ctx.runtime.cool_offs)
-    assert pause is not None
-    return offering_stats.cool_off(offering_key(ctx.attempt), pause, code=code)
+    if pause is not None:
+        key = offering_key(ctx.attempt)
+        connection.execute(*offering_stats.cool_off(key, pause, code=code, tenant_id=ctx.lease.tenant_id))
 
 
 def _vm_ended(reason: Mapping[str, Any] | None) -> Mapping[str, Any] | None:

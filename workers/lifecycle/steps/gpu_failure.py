@@ -77,8 +77,9 @@ def _failing_since(ctx: StepContext) -> datetime | None:
 def reject_vm(ctx: StepContext, cause: ReasonCode, extra: tuple[Finding, ...]) -> None:
     """Decides that the VM ends, before anything is sent: a report that arrives later changes nothing.
 
-    Only evidence that the tenant cannot forge concerns others. From a proof with the account's own image the GPUs are
-    remembered, and the offering cools off. A missing proof, a tenant's image and an active lease concern the lease alone.
+    A proof is the word of one tenant: whoever logs in before the agent runs can forge it. From a proof with the account's
+    own image the GPUs are remembered and the offering is suspected, for this tenant, and for others once a second tenant's
+    VM shows the same. A missing proof, a tenant's image and an active lease concern the lease alone.
     """
     if cause is ReasonCode.GPU_FAILED:
         _reject_active(ctx)
@@ -97,7 +98,10 @@ def reject_vm(ctx: StepContext, cause: ReasonCode, extra: tuple[Finding, ...]) -
         if ctx.lease.request.image is None and not extra:
             pause = after_gpu_check(ctx.runtime.cool_offs)
             code = record.findings[0].code if record.findings else None
-            connection.execute(*offering_stats.cool_off(offering_key(ctx.attempt), pause, code=code))
+            tenant_id = ctx.lease.tenant_id
+            connection.execute(
+                *offering_stats.cool_off(offering_key(ctx.attempt), pause, code=code, tenant_id=tenant_id)
+            )
             codes = _bad(ctx, record)
             if codes:
                 connection.execute(bad_gpus.remember(_place(ctx), codes))
@@ -137,6 +141,7 @@ def _bad(ctx: StepContext, record: ProofRecord) -> dict[str, str]:
 def _place(ctx: StepContext) -> dict[str, str]:
     attempt = ctx.attempt
     return {
+        "tenant_id": ctx.lease.tenant_id,
         "provider": attempt.provider,
         "account": attempt.account,
         "region": attempt.region,

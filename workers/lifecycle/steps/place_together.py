@@ -49,7 +49,7 @@ def alike(ctx: StepContext) -> Alike | None:
 
 def _wish(row: Any) -> str:
     group = (row.lease_group_id, row.lease_group_pool, row.lease_group_retreat)
-    return json.dumps([{**row.lease_request, "name": None}, row.lease_labels, group], sort_keys=True)
+    return json.dumps([{**row.lease_request, "name": None}, row.lease_labels, row.lease_key_id, group], sort_keys=True)
 
 
 def place_each(leases: Sequence[StepContext], offering: Offering) -> list[StepContext]:

@@ -159,7 +159,9 @@ def _params(ctx: StepContext, key: OfferingKey, spec: LaunchSpec, batch_key: str
 
 def _batch_key(ctx: StepContext, key: OfferingKey, spec: LaunchSpec) -> str | None:
     """None: the attempt is launched alone."""
-    return shared_key(spec, ctx.lease, key.account) if most_together(ctx.runtime, key) > 1 else None
+    if most_together(ctx.runtime, key) == 1:
+        return None
+    return shared_key(spec, ctx.lease, key.account, ctx.row.lease_key_id)
 
 
 def planned_spec(connection: Connection, ctx: StepContext, offering: Offering, image: Image) -> LaunchSpec | None:

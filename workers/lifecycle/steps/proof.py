@@ -81,7 +81,8 @@ def _first_proof(ctx: StepContext, output: str) -> ProofRecord | None:
             log.info("a proof on the console is malformed", problem=str(error))
             continue
         uuids = [gpu.uuid for gpu in proof.gpus if gpu.uuid is not None]
-        bad = [row.uuid for row in database.all(proofs.known_bad(attempt.provider, uuids))]
+        known = proofs.known_bad(attempt.provider, attempt.region, ctx.lease.tenant_id, uuids)
+        bad = [row.uuid for row in database.all(known)]
         expected = ExpectedGpus.of(ctx.row.attempt_offering, own_image=own_image, known_bad=bad)
         record = judged(proof, expected, ctx.lease.proof, n=attempt.n, via=ProofChannel.CONSOLE, now=ctx.now)
         if record is not None:
