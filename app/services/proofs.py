@@ -26,7 +26,7 @@ class ProofService:
     async def accept(self, agent: Agent, report: Any, request_id: str) -> None:
         """Judges and stores the first proof of an attempt. Raises InvalidRequest for a malformed one.
 
-        Raises RateLimited until the VM was seen running: whoever sends the proof before is another VM, which knows the
+        Raises RateLimited until the VM was seen running: a proof that arrives before may come from another VM, which knows the
         token since it was launched in the same call. The agent repeats it.
         Root in the VM may forge what comes after the tenant's script: a proof of an active lease counts for its health
         alone, and further ones before that change nothing.

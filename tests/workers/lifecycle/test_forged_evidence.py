@@ -25,7 +25,7 @@ def shared(fleet: Fleet) -> list[tuple[Any, ...]]:
 
 def known_bad(fleet: Fleet, region: str = REGION) -> list[str]:
     """The GPUs with which the next VM of the fleet's tenant is rejected."""
-    asked = proofs.known_bad("aws", region, fleet.tenant_id, [BROKEN["uuid"], "GPU-of-another"])
+    asked = proofs.known_bad("aws", region, fleet.tenant_id, [str(BROKEN["uuid"]), "GPU-of-another"])
     return [row.uuid for row in fleet.runtime.database.all(asked)]
 
 

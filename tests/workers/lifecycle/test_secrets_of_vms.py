@@ -12,7 +12,7 @@ from tests.databases import ROOT
 from tests.workers.fleet import Fleet
 from tests.workers.lifecycle.batch_steps import batches, created
 from workers.providers.aws.adapter import AwsProvider
-from workers.providers.types import BatchLaunched, Launched, Params
+from workers.providers.types import BatchLaunched, Params, Vm
 
 _SECRET = re.compile(r"\b[0-9a-f]{64}\b")
 _HASHES = {"agent token": agent_hash, "host key token": host_key_hash}
@@ -43,7 +43,7 @@ def test_user_data_hold_the_secrets_that_the_trust_page_names(make_fleet: Callab
     calls: list[Params] = []
 
     class Recording(AwsProvider):
-        def launch(self, region: str, params: Params) -> Launched:
+        def launch(self, region: str, params: Params) -> Vm:
             calls.append(params)
             return super().launch(region, params)
 
