@@ -3,10 +3,12 @@
 In the market `reserved`, each reservation is an offering of its own.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 from enum import StrEnum
+from typing import Any, Self
 
 from app.domain.gpu_benchmarks import MeasuredPerformance
 from app.domain.reservations import Reservation
@@ -183,6 +185,13 @@ class Suspicion:
 
     tenant_id: str
     cool_off: CoolOff
+
+    @classmethod
+    def from_json(cls, stored: Mapping[str, Any]) -> Self:
+        """From the column `suspicion`."""
+        until = datetime.fromisoformat(stored["until"])
+        cool_off = CoolOff(until=until, reason=stored["reason"], code=stored["code"], count=0)
+        return cls(tenant_id=stored["tenant_id"], cool_off=cool_off)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

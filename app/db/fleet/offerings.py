@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable, Mapping
-from datetime import datetime, timedelta
+from datetime import timedelta
 from functools import cache
 from typing import Any
 
@@ -203,9 +203,6 @@ def candidates() -> Bound[AnySelect]:
     return Bound(_CANDIDATES, {})
 
 
-_USABLE = ("ok", "unchecked")
-
-
 def offering_from_row(row: Any) -> Offering:
     """The domain's view of a row. An account that is set aside excludes its offerings, with the reason."""
     return Offering(
@@ -236,7 +233,7 @@ def shared_facts(row: Any) -> dict[str, Any]:
         "images": frozenset(row.account_images or ()),
         "parts": PartsFacts.from_json(row.vm_parts, row.image_gib),
         "cool_off": _cool_off(row),
-        "suspicion": None if row.suspicion is None else _suspicion(row.suspicion),
+        "suspicion": None if row.suspicion is None else Suspicion.from_json(row.suspicion),
         "launches": row.launches,
         "refusals": row.refusals,
         "ready_seconds": None if row.ready_seconds is None else float(row.ready_seconds),
@@ -294,15 +291,9 @@ def _cool_off(row: Any) -> CoolOff | None:
     return CoolOff(until=row.cool_until, reason=row.cool_reason, code=row.cool_code, count=row.cool_count)
 
 
-def _suspicion(stored: Mapping[str, Any]) -> Suspicion:
-    until = datetime.fromisoformat(stored["until"])
-    cool_off = CoolOff(until=until, reason=stored["reason"], code=stored["code"], count=0)
-    return Suspicion(tenant_id=stored["tenant_id"], cool_off=cool_off)
-
-
 def _account_problem(row: Any) -> str | None:
     if row.account_cordoned is not None:
         return "cordoned by an operator"
-    if row.account_state in _USABLE:
+    if row.account_state in ("ok", "unchecked"):
         return None if row.blocked_by is None else row.blocked_by["message"]
     return (row.account_error or {}).get("message") or f"it is {row.account_state}"

@@ -7,7 +7,7 @@ from sqlalchemy import select, update
 
 from app.db.schema.tables import attempt, lease
 from app.domain.tokens import agent_hash, host_key_hash, slot_token
-from cloudsim.user_data import cloud_configs
+from cloudsim.user_data import first_boot
 from tests.databases import ROOT
 from tests.workers.fleet import Fleet
 from tests.workers.lifecycle.batch_steps import batches, created
@@ -21,7 +21,7 @@ _PURPOSES = {"agent token": "agent", "host key token": "host-keys"}
 
 def opened(fleet: Fleet, params: Params) -> dict[str, set[str]]:
     """The leases that each kind of token opens which a VM with this user data can read or derive."""
-    texts = [file["content"] for config in cloud_configs(params["UserData"]) for file in config.get("write_files", [])]
+    texts = [str(file["content"]) for file in first_boot(params["UserData"]).config.get("write_files", [])]
     read = {secret for text in texts for secret in _SECRET.findall(text)}
     derived = {
         kind: {slot_token(secret, purpose, slot) for secret in read for slot in range(10)}

@@ -8,7 +8,8 @@ import pytest
 from app.domain.ids import LeaseId
 from app.domain.reasons import ReasonCode
 from tests.workers.fleet import Fleet
-from tests.workers.lifecycle.test_gpu_failures import BROKEN, GOOD, break_gpu, drive_to_wait, prove
+from tests.workers.lifecycle.test_gpu_failures import break_gpu
+from tests.workers.proofs import BROKEN, GOOD, drive_to_wait, prove
 
 ENDED = ("released", "failed")
 

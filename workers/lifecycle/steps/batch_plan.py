@@ -43,7 +43,7 @@ def shared_key(spec: LaunchSpec, lease: Lease, account: str, key_id: str | None)
 
     The time to live is a part of it: the VMs have one deadline tag in common until each has its own. So is the name of
     the image: a refusal concerns either the image that a tenant has named or the offering. So is the API key that created
-    the lease: code in one VM learns the tokens of the other VMs of its call, and keys of a tenant may trust each other less.
+    the lease. Code in one VM learns the tokens of the other VMs of its call, and keys of a tenant may trust each other less.
     """
     request = lease.request
     shared: dict[str, Any] = {name: value for name, value in asdict(spec).items() if name not in _OF_ONE_VM}

@@ -77,9 +77,9 @@ def _failing_since(ctx: StepContext) -> datetime | None:
 def reject_vm(ctx: StepContext, cause: ReasonCode, extra: tuple[Finding, ...]) -> None:
     """Decides that the VM ends, before anything is sent: a report that arrives later changes nothing.
 
-    A proof is the word of one tenant: whoever logs in before the agent runs can forge it. From a proof with the account's
-    own image the GPUs are remembered and the offering is suspected, for this tenant, and for others once a second tenant's
-    VM shows the same. A missing proof, a tenant's image and an active lease concern the lease alone.
+    A proof is the word of one tenant: a login before the agent runs can forge it. From a proof with the account's own image
+    the GPUs are remembered and the offering is suspected. Both concern this tenant alone until a second tenant's VM shows
+    the same. A missing proof, a tenant's image and an active lease concern the lease alone.
     """
     if cause is ReasonCode.GPU_FAILED:
         _reject_active(ctx)
