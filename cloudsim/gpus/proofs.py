@@ -41,7 +41,6 @@ def proof(vm: Vm, manufacturer: str, found: Sequence[Device], at: float) -> dict
         "gpus": [_gpu(device) for device in found],
         "xids": [{"code": code, "gpu": _PCI, "at": round(at, 3)} for code in vm.gpus.xids],
         "errors": [],
-        "benchmark": None,
     }
 
 
