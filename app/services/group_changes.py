@@ -100,7 +100,7 @@ class GroupChanges:
 
         A duration is added to the latest expiry of a member. Raises GroupEnding, and what `LeaseChanges.extend` raises.
         """
-        await self._admission.begin_periods(principal, group_id)
+        await self._admission.begin_periods(principal, group_key(group_id))
         extended: list[LeaseId] = []
         async with (
             self._context.database.transaction(principal.tenant_id) as connection,

@@ -64,7 +64,7 @@ class LeaseChanges:
         has no room; for `max_cost` also what `_check_cap` raises, and KeyHasBudget.
         """
         if _COMMITTED & changes.keys():
-            await self._admission.begin_periods(principal, lease_id)
+            await self._admission.begin_periods(principal, lease_key(lease_id))
         for _ in range(_TRIES):
             try:
                 row = await self._update(principal, lease_id, changes, if_match)
@@ -109,7 +109,7 @@ class LeaseChanges:
         Raises ResourceNotFound, VersionConflict, LeaseEnding, NotLater, NotExtendable, TermExceeded, TenantSuspended,
         BudgetExceeded, KeyHasBudget and what `repeatable` raises.
         """
-        await self._admission.begin_periods(principal, lease_id)
+        await self._admission.begin_periods(principal, lease_key(lease_id))
         async with (
             self._context.database.transaction(principal.tenant_id) as connection,
             repeatable(connection, key, 200) as reply,
