@@ -12,6 +12,7 @@ from app.cli.config import Endpoint
 from app.cli.errors import ApiError, CliError, Json, NotConfiguredError, ProblemError, Unanswered, UnexpectedAnswerError
 from app.cli.errors import UnreachableError as Unreachable
 from app.cli.network import find_proxy, tls_context
+from app.cli.outcomes import is_decided, is_document, is_json, is_unanswered, json_object, retry_after, wait_seconds
 from app.cli.paths import check_path
 
 Params = Mapping[str, str | int | bool | Sequence[str] | None]
@@ -21,10 +22,8 @@ _PAGE = 200
 _TIMEOUT = httpx.Timeout(30.0, connect=5.0)
 _STREAM = httpx.Timeout(45.0, connect=5.0)
 "A stream sends a comment every 15 seconds."
-_NO_CONTENT, _NOT_MODIFIED, _CONFLICT = 204, 304, 409
+_NOT_MODIFIED = 304
 _READS = frozenset({"GET", "HEAD"})
-_DECIDED = frozenset({400, 404, _CONFLICT, 422})
-"A problem with this status is also the answer to earlier tries with the same key."
 
 
 @dataclass(frozen=True)
@@ -101,7 +100,7 @@ class Api:
             ) as response:
                 if not response.is_success or "html" in response.headers.get("Content-Type", ""):
                     response.read()
-                    raise _error(self._url, response, _json(response))
+                    raise _error(self._url, response, json_object(response))
                 yield ""
                 yield from response.iter_lines()
         except httpx.RequestError as error:
@@ -113,7 +112,7 @@ class Api:
             with self._http.stream("GET", path, params=_query(params), headers={"Accept": media_type}) as response:
                 if not response.is_success or "html" in response.headers.get("Content-Type", ""):
                     response.read()
-                    raise _error(self._url, response, _json(response))
+                    raise _error(self._url, response, json_object(response))
                 yield from response.iter_bytes()
         except httpx.RequestError as error:
             raise Unreachable(self._url, _reason(error), connected=True) from None
@@ -170,8 +169,8 @@ class Api:
         tries, unanswered = _REPEATS, False
         while True:
             outcome = self._exchange(call)
-            unanswered = _is_unanswered(outcome) or (unanswered and not _is_decided(outcome))
-            wait = _wait(call, outcome, sent=unanswered) if tries else None
+            unanswered = is_unanswered(outcome) or (unanswered and not is_decided(outcome))
+            wait = wait_seconds(call, outcome, sent=unanswered) if tries else None
             if wait is None:
                 return self._last(call, outcome, unanswered=unanswered)
             tries -= 1
@@ -203,8 +202,8 @@ class Api:
             return Unreachable(self._url, _reason(error), connected=sent)
 
     def _parsed(self, response: httpx.Response) -> Json:
-        document = _json(response)
-        if document is not None and response.is_success and _is_document(response):
+        document = json_object(response)
+        if document is not None and response.is_success and is_document(response):
             return document
         raise _error(self._url, response, document)
 
@@ -239,61 +238,10 @@ def _response(outcome: httpx.Response | Unreachable) -> httpx.Response:
     return outcome
 
 
-def _wait(call: Call, outcome: httpx.Response | Unreachable, *, sent: bool) -> float | None:
-    """Seconds to wait before the next try. None when a repetition is useless or not safe.
-
-    `sent`: this try or an earlier one may have been carried out, so that the answer matters even while nobody answers.
-    """
-    if isinstance(outcome, Unreachable):
-        return 1.0 if sent and call.repeatable else None
-    if outcome.status_code in repeats.REFUSED:
-        return _retry_after(outcome, otherwise=1.0)
-    if call.repeatable and (_is_half(outcome) or _is_in_flight(outcome) or outcome.status_code in repeats.UNKNOWN):
-        return _retry_after(outcome, otherwise=1.0)
-    return None
-
-
-def _is_unanswered(outcome: httpx.Response | Unreachable) -> bool:
-    """Whether the request may have been carried out, although this is no answer to it."""
-    if isinstance(outcome, Unreachable):
-        return outcome.connected
-    no_document = outcome.is_success and not _is_document(outcome)
-    return no_document or outcome.status_code in repeats.UNKNOWN or _is_in_flight(outcome)
-
-
-def _is_decided(outcome: httpx.Response | Unreachable) -> bool:
-    if isinstance(outcome, Unreachable):
-        return False
-    return outcome.is_success or (outcome.status_code in _DECIDED and _json(outcome) is not None)
-
-
-def _is_half(response: httpx.Response) -> bool:
-    """A success whose JSON is cut: its connection ended early, and nothing named its length."""
-    return response.is_success and _is_json(response) and _json(response) is None
-
-
-def _is_document(response: httpx.Response) -> bool:
-    return response.status_code == _NO_CONTENT or (_is_json(response) and _json(response) is not None)
-
-
-def _is_json(response: httpx.Response) -> bool:
-    return "json" in response.headers.get("Content-Type", "")
-
-
-def _is_in_flight(response: httpx.Response) -> bool:
-    return response.status_code == _CONFLICT and (_json(response) or {}).get("code") == repeats.IN_FLIGHT
-
-
-def _retry_after(response: httpx.Response, otherwise: float = 0.0) -> float:
-    """Seconds from the `Retry-After` header, at most a minute. `otherwise` without the header."""
-    text = response.headers.get("Retry-After", "")
-    return float(min(int(text), 60)) if text.isascii() and text.isdigit() else otherwise
-
-
 def _why(outcome: httpx.Response | Unreachable) -> str:
     if isinstance(outcome, Unreachable):
         return str(outcome)
-    title = (_json(outcome) or {}).get("title")
+    title = (json_object(outcome) or {}).get("title")
     return f"the API returned: {title or outcome.reason_phrase}"
 
 
@@ -302,19 +250,9 @@ def _reason(error: httpx.RequestError) -> str:
     return "connection refused" if refused else str(error) or type(error).__name__
 
 
-def _json(response: httpx.Response) -> Json | None:
-    if response.status_code == _NO_CONTENT:
-        return {}
-    try:
-        document = response.json()
-    except ValueError:
-        return None
-    return document if isinstance(document, dict) else None
-
-
 def _error(url: str, response: httpx.Response, document: Json | None) -> ApiError | CliError:
-    if document is None or not _is_json(response):
+    if document is None or not is_json(response):
         return UnexpectedAnswerError(url, response.status_code)
     return ProblemError(
-        document, response.status_code, response.headers.get("X-Request-Id"), retry_after=_retry_after(response)
+        document, response.status_code, response.headers.get("X-Request-Id"), retry_after=retry_after(response)
     )

@@ -89,12 +89,15 @@ def rotate(
     reference: Reference,
     *,
     overlap: Annotated[
-        int, typer.Option(metavar="DURATION", parser=values.seconds, help="How long the old secret stays valid.")
-    ] = 0,
+        int | None,
+        typer.Option(
+            metavar="DURATION", parser=values.seconds, help="How long the old secret stays valid. Default: not at all."
+        ),
+    ] = None,
 ) -> None:
     """Rotate the secret of a key and show the new secret once."""
     api = session.api()
-    made = api.create(path_of("/v1/keys", key_id(api, reference), "rotate"), {"overlap_seconds": overlap})
+    made = api.create(path_of("/v1/keys", key_id(api, reference), "rotate"), {"overlap_seconds": overlap or 0})
     session.answer_secret(made, "key")
 
 
