@@ -13,7 +13,7 @@ from app.domain.rates import Rate
 VALID_FOR = timedelta(minutes=15)
 _FREE = frozenset({"name", "labels", "ssh_public_keys", "ssh_keys"})
 """Fields of a request that a lease from a quote may change: they decide neither the offering nor the price."""
-_SCRIPT = "has_startup_script"
+_CAP, _WARNINGS, _SCRIPT = "max_cost", "expiry_warnings", "has_startup_script"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +33,7 @@ class QuotedPrice:
 class Quote:
     """A stored quote. `request` is as its caller sent it.
 
+    `max_cost`: the spend cap in USD; None: no cap. `expiry_warnings`: seconds before the end; None: the installation's.
     `ssh_keys`: names or ids of stored keys; None: the default keys of the caller. `has_script`: it was made for a lease
     with a start-up script, which is a secret and is not stored. `rate_per_hour`: USD an hour with all parts. A lease from
     the quote is launched nowhere at a higher rate.
@@ -40,6 +41,8 @@ class Quote:
 
     id: str
     request: LeaseRequest
+    max_cost: Decimal | None
+    expiry_warnings: tuple[int, ...] | None
     ssh_keys: tuple[str, ...] | None
     has_script: bool
     rate_per_hour: Decimal
@@ -49,10 +52,12 @@ class Quote:
     def of(cls, row: Any) -> Self:
         """From a row of the table with `expired`."""
         stored: Mapping[str, Any] = row.request
-        names = stored["ssh_keys"]
+        names, cap, warnings = stored["ssh_keys"], stored[_CAP], stored[_WARNINGS]
         return cls(
             id=row.id,
             request=LeaseRequest.from_json(stored),
+            max_cost=None if cap is None else Decimal(cap),
+            expiry_warnings=None if warnings is None else tuple(warnings),
             ssh_keys=None if names is None else tuple(names),
             has_script=stored[_SCRIPT],
             rate_per_hour=row.rate_per_hour,
@@ -70,8 +75,18 @@ class Quote:
 
 
 def stored_request(
-    request: LeaseRequest, *, ssh_keys: tuple[str, ...] | None, startup_script: str | None
+    request: LeaseRequest,
+    *,
+    max_cost: Decimal | None,
+    expiry_warnings: tuple[int, ...] | None,
+    ssh_keys: tuple[str, ...] | None,
+    startup_script: str | None,
 ) -> dict[str, Any]:
-    """The form of `quote.request`, which `Quote.of` reads. It does not contain the script."""
-    names = None if ssh_keys is None else list(ssh_keys)
-    return {**request.as_json(), "ssh_keys": names, _SCRIPT: startup_script is not None}
+    """The form of `quote.request`, which `Quote.of` reads: all of a create call except the script."""
+    return {
+        **request.as_json(),
+        _CAP: None if max_cost is None else str(max_cost),
+        _WARNINGS: None if expiry_warnings is None else list(expiry_warnings),
+        "ssh_keys": None if ssh_keys is None else list(ssh_keys),
+        _SCRIPT: startup_script is not None,
+    }

@@ -66,7 +66,7 @@ Cidr = Annotated[str, Field(max_length=50, examples=["203.0.113.0/24"]), AfterVa
 class NewLease(Body):
     """A lease request. Set either `gpu` or `instance_types`. An absent or null field means any value.
 
-    With `quote_id`, the quote gives every field that this body leaves out.
+    With `quote_id`, the quote gives every field that this body leaves out or sets to null.
     """
 
     model_config = ConfigDict(
@@ -186,8 +186,8 @@ class NewLease(Body):
         Field(
             description=(
                 "Only for creating a lease: a quote of `POST /v1/quotes`. The VM starts nowhere at a higher rate. Other "
-                "fields must equal those of the quote, except the name, the labels, the SSH keys, the start-up script "
-                "and the warnings."
+                "fields must equal those of the quote, except the name, the labels, the SSH keys, the start-up script, "
+                "the warnings and `max_cost`."
             )
         ),
     ] = None
@@ -246,20 +246,23 @@ def new_lease(body: NewLease, quote: Quote | None = None) -> CreateLease:
         raise InvalidRequest(errors=[exact, least])
     by_default = body.ssh_keys is None and body.ssh_public_keys is None
     ssh_keys = None if by_default else tuple(body.ssh_keys or ())
+    max_cost, expiry_warnings = body.max_cost, warnings(body.expiry_warnings_seconds)
     if quote is None:
         request = LeaseRequest.from_json(content)
     else:
         given = {name: content[name] for name in body.model_fields_set & content.keys() if content[name] is not None}
         request = quote.request_with(given if by_default else {"ssh_public_keys": [], **given})
         ssh_keys = quote.ssh_keys if by_default else ssh_keys
+        max_cost = quote.max_cost if max_cost is None else max_cost
+        expiry_warnings = quote.expiry_warnings if expiry_warnings is None else expiry_warnings
     return CreateLease(
         tenant_id=body.tenant_id,
         request=request,
-        max_cost=body.max_cost,
+        max_cost=max_cost,
         ssh_keys=ssh_keys,
         startup_script=body.startup_script,
         quote=quote,
-        expiry_warnings=warnings(body.expiry_warnings_seconds),
+        expiry_warnings=expiry_warnings,
     )
 
 
