@@ -68,8 +68,8 @@ SAMPLES = """
 NEWEST_SAMPLE = """
     INSERT INTO gpu_latest (lease_id, tenant_id, attempt_id, sampled_at, received_at, gpu_percent, memory_percent, gpus,
         gpu_percents, xids, sample, metric_labels)
-    SELECT l.id, l.tenant_id, a.id, now(), now(), 87, 71, 1, ARRAY[87], '[]', '{"gpus": [], "cpu_percent": 22, "memory_percent": 31, "disk_percent": 44}',
-        jsonb_build_object('name', l.name, 'uuids', '[]'::jsonb)
+    SELECT l.id, l.tenant_id, a.id, now(), now(), 87, 71, 1, ARRAY[87], '[]', '{"gpus": [], "driver_gpus": null, "errors": [], "cpu_percent": 22, "memory_percent": 31, "disk_percent": 44}',
+        jsonb_build_object('name', l.name, 'name_since', now(), 'uuids', '[]'::jsonb, 'uuids_since', now(), 'boot_id', NULL)
     FROM lease l JOIN attempt a ON a.lease_id = l.id WHERE l.id = %s
 """
 

@@ -178,8 +178,14 @@ async def test_the_detail_is_the_first_field_error(operator: Caller) -> None:
 NAME_OF_A_LABEL = (
     r"^([a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*/)?[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?$"
 )
-IN_THEIR_OWN_WORDS = {r"^[^\x00-\x1f\x7f-\x9f]*$", r"^lease_[0-7][0-9a-hjkmnp-tv-z]{25}$", ":", NAME_OF_A_LABEL}
-"""Patterns for the reader of the document: functions check these fields (labels, ids and labels of a bulk release)."""
+IN_THEIR_OWN_WORDS = {
+    r"^[^\x00-\x1f\x7f-\x9f]*$",
+    r"^lease_[0-7][0-9a-hjkmnp-tv-z]{25}$",
+    ":",
+    NAME_OF_A_LABEL,
+    r"^#![ \t]*/",
+}
+"""Patterns for the reader of the document: functions check these fields (labels, ids and labels of a bulk release, scripts)."""
 
 
 def test_no_message_shows_a_regular_expression_or_an_internal_type(spec: dict[str, Any]) -> None:

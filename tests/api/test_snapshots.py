@@ -31,6 +31,7 @@ pytestmark = pytest.mark.usefixtures("watch")
 SEVERAL = {
     "export_focus": "a slow reader holds no transaction open; records never change, and a correction is a row of its own",
     "list_group_events": "the first read only tells whether the group exists",
+    "get_readiness": "each check stands for itself; a transaction of one snapshot could not show that it may write",
     "get_ops_summary": "what was is read less often than what is, and the sum goes on at the present rate",
 }
 """Reads of more than one snapshot, and why their parts may be of different moments."""

@@ -44,6 +44,10 @@ BATCH = """
     INSERT INTO launch_batch (tenant_id, id, provider, account, region, zone, token, slots, params_hash)
     VALUES (%s, %s, 'aws', 'main', 'us-east-1', 'us-east-1a', 'victims-batch', 1, 'x')
 """
+BAD_GPU = """
+    INSERT INTO bad_gpu (provider, region, uuid, tenant_id, account, zone, instance_type, finding, first_seen_at, last_seen_at)
+    VALUES ('aws', 'us-east-1', 'GPU-of-the-victim', %s, 'main', 'us-east-1a', 'g5.xlarge', 'xid', now(), now())
+"""
 ROLLUP = """
     INSERT INTO gpu_rollup (lease_id, tenant_id, starts_at, samples, idle_samples, uuids, gpu_values)
     SELECT id, tenant_id, date_trunc('hour', now()), 60, 0, ARRAY['GPU-1'], ARRAY[[87], [71], [61], [212]] FROM lease WHERE id = %s
@@ -69,7 +73,8 @@ async def make_victim(caller: Caller, fleet: Fleet) -> Victim:
     fleet.benchmark(lease_id)
     for statement in (SAMPLES, NEWEST_SAMPLE, SERIES, ROLLUP, IDLE):
         fleet.run(statement, lease_id)
-    fleet.run(FLOOR, caller.tenant_id)
+    for statement in (FLOOR, BAD_GPU):
+        fleet.run(statement, caller.tenant_id)
     key = (await caller.post(f"/v1/tenants/{caller.tenant_id}/keys", json={"name": "ci", "role": "member"})).json()
     ssh_key = {"name": SSH_KEY_NAME, "public_key": SSH_KEY, "default": True}
     stored = [await caller.post("/v1/ssh-keys", json={**ssh_key, "name": name}) for name in (SSH_KEY_NAME, "second")]
@@ -95,6 +100,7 @@ async def make_victim(caller: Caller, fleet: Fleet) -> Victim:
         LABEL,
         SCRIPT,
         CONSOLE,
+        "GPU-of-the-victim",
         SSH_KEY_NAME,
         GROUP_NAME,
         instance_id,
