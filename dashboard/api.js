@@ -5,6 +5,8 @@ import { shared } from "./ui.js";
 
 const BASE = new URL("..", document.baseURI);
 const PATIENCE_MS = 10_000;
+const LONGEST_PATIENCE_MS = 80_000;
+const SLOW_FOR_MS = 300_000;
 const SILENCE_MS = 40_000; // two heartbeats of the event stream that did not come
 const DOWNLOAD_MS = 600_000;
 const REMEMBERED = 120;
@@ -25,6 +27,15 @@ export class Problem extends Error {
 
 /** No usable answer: the API, or the database behind it, is away. It may come back by itself. */
 export class Away extends Error {}
+
+/** How long an answer may take, until when that holds: longer than usual for some minutes after a time-out or a slow answer. */
+let slow = { limit: PATIENCE_MS, until: 0 };
+
+const patience = () => (Date.now() < slow.until ? slow.limit : PATIENCE_MS);
+
+function heardLate(limit) {
+  slow = { limit: Math.min(Math.max(limit, patience()), LONGEST_PATIENCE_MS), until: Date.now() + SLOW_FOR_MS };
+}
 
 /** Since when the API is away (milliseconds), null while it answers. */
 export const awaySince = shared(null);
@@ -51,7 +62,7 @@ export async function get(path, oldest = Infinity) {
   const before = heard && Date.now() - heard.at < oldest ? heard : undefined;
   const answer = await send("GET", path, before ? { "If-None-Match": before.etag } : {});
   if (answer.status === 304) return before.data;
-  const data = await answer.json();
+  const data = await bodyOf(answer);
   const etag = answer.headers.get("ETag");
   kept.delete(path);
   if (etag) kept.set(path, { etag, data, at: Date.now() });
@@ -76,15 +87,18 @@ export async function getAll(path, most = 20) {
   return whole;
 }
 
-/** Follows the event stream: `begun` when it is open, `heard` whenever events came. Ends with `signal`, or raises. */
+/**
+ * Follows the event stream: `begun` when it is open, `heard` whenever events came. Ends with `signal`, or raises. A stream
+ * that cannot be had says nothing about the API: a filter between them may block this one address.
+ */
 export async function followEvents(signal, { begun, heard }) {
   const ending = new AbortController();
   const end = () => ending.abort();
   signal.addEventListener("abort", end);
-  let silence = setTimeout(end, PATIENCE_MS);
+  let silence = setTimeout(end, SILENCE_MS);
   try {
     const headers = { Accept: "text/event-stream" };
-    const answer = await send("GET", "/v1/events/stream", headers, { signal: ending.signal });
+    const answer = await send("GET", "/v1/events/stream", headers, { signal: ending.signal, limit: null });
     begun();
     const text = answer.body.pipeThrough(new TextDecoderStream()).getReader();
     for (;;) {
@@ -101,18 +115,20 @@ export async function followEvents(signal, { begun, heard }) {
   }
 }
 
-/** Changes something, or stops waiting for it with `signal`. Raises Problem, Away. */
-export async function change(method, path, body, signal) {
-  const headers = {};
-  if (body !== undefined) headers["Content-Type"] = "application/json";
-  if (method === "POST") headers["Idempotency-Key"] = crypto.randomUUID?.() ?? `${Date.now()}-${Math.random()}`;
-  const answer = await send(method, path, headers, { body, signal: signal && AbortSignal.any([signal, AbortSignal.timeout(PATIENCE_MS)]) });
-  return answer.status === 204 ? null : answer.json();
+/** Sends a change once; `key` is its idempotency key. Only intentions.js calls this. Raises Problem, Away. */
+export async function change(method, path, body, key) {
+  const answer = await send(method, path, { "Idempotency-Key": key, ...typeOf(body) }, { body });
+  return answer.status === 204 ? null : bodyOf(answer);
 }
+
+/** A question with a body: it changes nothing, or nothing that binds anybody. Ends with `signal`. Raises Problem, Away. */
+export const ask = async (path, body, signal) => bodyOf(await send("POST", path, typeOf(body), { body, signal }));
+
+const typeOf = (body) => (body === undefined ? {} : { "Content-Type": "application/json" });
 
 /** Reads a path as a file, such as `text/csv`, and saves it under this name. Raises Problem, Away. */
 export async function download(path, type, name) {
-  const answer = await send("GET", path, { Accept: type }, { signal: AbortSignal.timeout(DOWNLOAD_MS) });
+  const answer = await send("GET", path, { Accept: type }, { limit: DOWNLOAD_MS });
   const link = document.createElement("a");
   link.href = URL.createObjectURL(await answer.blob());
   link.download = name;
@@ -122,10 +138,13 @@ export async function download(path, type, name) {
 
 /** Asks who a key belongs to, without signing in. Raises Problem, Away. */
 export async function whoIs(key) {
-  return (await send("GET", "/v1/me", {}, { key })).json();
+  return bodyOf(await send("GET", "/v1/me", {}, { key }));
 }
 
-async function send(method, path, headers, { body, key = session.get()?.key, signal } = {}) {
+/** `limit`: milliseconds until the answer has begun and its body is read, or null: none, and no word about the API's absence. */
+async function send(method, path, headers, { body, key = session.get()?.key, signal, limit = patience() } = {}) {
+  const began = Date.now();
+  const late = limit === null ? null : AbortSignal.timeout(limit);
   const answer = await fetch(addressOf(path), {
     method,
     headers: { Authorization: `Bearer ${key}`, Accept: "application/json", ...headers },
@@ -133,11 +152,13 @@ async function send(method, path, headers, { body, key = session.get()?.key, sig
     cache: "no-store",
     credentials: "omit",
     redirect: "error",
-    signal: signal ?? AbortSignal.timeout(PATIENCE_MS),
+    signal: AbortSignal.any([signal, late].filter(Boolean)),
   }).catch((error) => {
-    if (signal?.aborted && signal.reason.name !== "TimeoutError") throw error;
+    if (signal?.aborted || limit === null) throw error;
+    if (late.aborted) heardLate(limit * 2);
     throw away("The API is unreachable.");
   });
+  if (limit !== null && Date.now() - began > PATIENCE_MS) heardLate(limit);
   heardTime(answer.headers.get("Date"));
   if (answer.status >= 502 && answer.status <= 504) throw away((await problemOf(answer)).message);
   awaySince.set(null);
@@ -150,6 +171,13 @@ async function send(method, path, headers, { body, key = session.get()?.key, sig
 function away(message) {
   if (awaySince.get() === null) awaySince.set(Date.now());
   return new Away(message);
+}
+
+/** An answer that breaks off, or is no JSON because it comes from a proxy, is none. Raises Away. */
+async function bodyOf(answer) {
+  return answer.json().catch(() => {
+    throw away("The API's answer did not arrive in full.");
+  });
 }
 
 async function problemOf(answer) {

@@ -1,6 +1,4 @@
 /** The API keys of a tenant, for its admins and for operators: create, rotate and revoke. */
-import { change } from "../api.js";
-import { nudge } from "../changes.js";
 import { NOTHING, shortTime } from "../format.js";
 import { useLive } from "../live.js";
 import { html } from "../ui.js";
@@ -59,8 +57,9 @@ function stateOf(key) {
   return ["active", "active"];
 }
 
-/** Shows a secret. The API returns it only once. */
+/** Shows a secret. The API returns it only once, and without it when the first answer did not arrive. */
 function reveal(key) {
+  if (key.secret === null) return replaceSecret(key);
   confirm({
     title: `The secret of ${key.name}`,
     text: html`<p>Copy the secret now. gpulease does not show it again.</p><${Copy} text=${key.secret} label="secret" block />`,
@@ -68,6 +67,19 @@ function reveal(key) {
     cancel: false,
     act: async () => null,
   });
+  return null;
+}
+
+function replaceSecret(key) {
+  const older = key.previous_valid_until && " The previous secret also stops working at once.";
+  confirm({
+    title: `The secret of ${key.name} is lost`,
+    text: html`<p>The key has a secret, but the API's answer with it did not arrive. gpulease does not show it again.</p><p>Get a new secret for the key.${older}</p>`,
+    yes: "Get a new secret",
+    request: () => ["POST", `/v1/keys/${key.id}/rotate`, { overlap_seconds: 0 }],
+    done: reveal,
+  });
+  return null;
 }
 
 const create = (path) =>
@@ -80,12 +92,11 @@ const create = (path) =>
       { name: "days", label: "Expires after days", type: "number", min: 1, value: "", placeholder: "never" },
     ],
     yes: "Create",
-    act: async ({ name, role, budget, days }) => {
+    request: ({ name, role, budget, days }) => {
       const expires = days === "" ? {} : { expires_at: new Date(Date.now() + Number(days) * DAY_MS).toISOString() };
-      reveal(await change("POST", path, { name: name.trim(), role, budget: budget.trim() || undefined, ...expires }));
-      nudge();
-      return null;
+      return ["POST", path, { name: name.trim(), role, budget: budget.trim() || undefined, ...expires }];
     },
+    done: reveal,
   });
 
 const rotate = (key) =>
@@ -95,11 +106,8 @@ const rotate = (key) =>
     fields: [{ name: "overlap_seconds", label: "The old secret stops working", kind: "choices", value: "0", options: OVERLAPS }],
     yes: "Rotate",
     danger: true,
-    act: async ({ overlap_seconds: overlap }) => {
-      reveal(await change("POST", `/v1/keys/${key.id}/rotate`, { overlap_seconds: Number(overlap) }));
-      nudge();
-      return null;
-    },
+    request: ({ overlap_seconds: overlap }) => ["POST", `/v1/keys/${key.id}/rotate`, { overlap_seconds: Number(overlap) }],
+    done: reveal,
   });
 
 const revoke = (key) =>
@@ -108,9 +116,6 @@ const revoke = (key) =>
     text: html`<p>Programs that use this key are refused at once. This cannot be undone.</p>`,
     yes: "Revoke",
     danger: true,
-    act: async () => {
-      await change("DELETE", `/v1/keys/${key.id}`);
-      nudge();
-      return `${key.name} is revoked.`;
-    },
+    request: () => ["DELETE", `/v1/keys/${key.id}`],
+    done: () => `${key.name} is revoked.`,
   });

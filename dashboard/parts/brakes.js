@@ -1,6 +1,4 @@
 /** The operators' brakes: launch stop, hold and cordon, as notices with the buttons that set and lift them. */
-import { change } from "../api.js";
-import { nudge } from "../changes.js";
 import { html } from "../ui.js";
 import { Ago } from "./basics.js";
 import { confirm } from "./dialogs.js";
@@ -9,13 +7,10 @@ import { Icon } from "./icons.js";
 const NOTE = { name: "note", label: "Reason, shown to other operators", value: "", maxlength: 500 };
 const noted = ({ note }) => (note?.trim() ? { note: note.trim() } : {});
 
-function act(method, path, body, message) {
-  return async (values) => {
-    await change(method, path, body && { ...body, ...noted(values) });
-    nudge();
-    return message;
-  };
-}
+const changing = (method, path, body, message) => ({
+  request: (values) => [method, path, body && { ...body, ...noted(values) }],
+  done: () => message,
+});
 
 const stopLaunches = () =>
   confirm({
@@ -24,7 +19,7 @@ const stopLaunches = () =>
     fields: [NOTE],
     yes: "Stop launches",
     danger: true,
-    act: act("PUT", "/v1/ops/launches", { stopped: true }, "All launches are stopped."),
+    ...changing("PUT", "/v1/ops/launches", { stopped: true }, "All launches are stopped."),
   });
 
 const allowLaunches = () =>
@@ -32,7 +27,7 @@ const allowLaunches = () =>
     title: "Allow launches?",
     text: html`<p>Waiting leases get VMs at once, and their tenants are billed.</p>`,
     yes: "Allow launches",
-    act: act("PUT", "/v1/ops/launches", { stopped: false }, "Launches are allowed."),
+    ...changing("PUT", "/v1/ops/launches", { stopped: false }, "Launches are allowed."),
   });
 
 const resume = (hold) =>
@@ -41,7 +36,7 @@ const resume = (hold) =>
     text: html`<p>gpulease set the hold because: ${hold.reason}. After you resume, gpulease launches and ends VMs again, and ends VMs without a lease. Check the orphans first.</p>`,
     yes: "Resume",
     danger: true,
-    act: act("POST", "/v1/ops/resume", undefined, "The hold is lifted."),
+    ...changing("POST", "/v1/ops/resume", undefined, "The hold is lifted."),
   });
 
 /** The state of launch stop and hold. Without either, one line and the button that stops launches. */
@@ -63,7 +58,7 @@ const cordon = (account) =>
     fields: [NOTE],
     yes: "Cordon",
     danger: true,
-    act: act("PUT", pathOf(account), { cordoned: true }, `${account.name} is cordoned.`),
+    ...changing("PUT", pathOf(account), { cordoned: true }, `${account.name} is cordoned.`),
   });
 
 const uncordon = (account) =>
@@ -71,7 +66,7 @@ const uncordon = (account) =>
     title: `Lift the cordon of ${account.name}?`,
     text: html`<p>gpulease launches VMs in this account again.</p>`,
     yes: "Lift the cordon",
-    act: act("PUT", pathOf(account), { cordoned: false }, `${account.name} is open for launches.`),
+    ...changing("PUT", pathOf(account), { cordoned: false }, `${account.name} is open for launches.`),
   });
 
 const pathOf = (account) => `/v1/ops/accounts/${encodeURIComponent(account.name)}/cordon`;

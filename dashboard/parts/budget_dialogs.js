@@ -1,6 +1,4 @@
 /** The dialogs that create, change and delete a budget, and who may use them. */
-import { change } from "../api.js";
-import { nudge } from "../changes.js";
 import { usd } from "../format.js";
 import { session } from "../session.js";
 import { html } from "../ui.js";
@@ -43,7 +41,7 @@ export function createBudget({ tenants = null, tenantId = "", keys = [] }) {
       ...TERMS(null),
     ].filter(Boolean),
     yes: "Create",
-    act: async (values) => {
+    request: (values) => {
       const kind = values["scope/kind"];
       const scope = {
         kind,
@@ -51,10 +49,9 @@ export function createBudget({ tenants = null, tenantId = "", keys = [] }) {
         key_id: kind === "key" ? values["scope/key_id"] : undefined,
         label: kind === "label" ? values["scope/label"].trim() : undefined,
       };
-      await change("POST", "/v1/budgets", { scope, period: values.period, ...termsOf(values) });
-      nudge();
-      return "The budget was created.";
+      return ["POST", "/v1/budgets", { scope, period: values.period, ...termsOf(values) }];
     },
+    done: () => "The budget was created.",
   });
 }
 
@@ -64,11 +61,8 @@ export const editBudget = (budget, name) =>
     text: html`<p>An amount below what is spent and committed takes effect at once.</p>`,
     fields: TERMS(budget),
     yes: "Save",
-    act: async (values) => {
-      await change("PATCH", `/v1/budgets/${budget.id}`, termsOf(values));
-      nudge();
-      return "The budget was saved.";
-    },
+    request: (values) => ["PATCH", `/v1/budgets/${budget.id}`, termsOf(values)],
+    done: () => "The budget was saved.",
   });
 
 export const deleteBudget = (budget, name) =>
@@ -77,9 +71,6 @@ export const deleteBudget = (budget, name) =>
     text: html`<p>Nothing limits the spending of ${usd(budget.amount)} any more. Leases run on.</p>`,
     yes: "Delete",
     danger: true,
-    act: async () => {
-      await change("DELETE", `/v1/budgets/${budget.id}`);
-      nudge();
-      return "The budget was deleted.";
-    },
+    request: () => ["DELETE", `/v1/budgets/${budget.id}`],
+    done: () => "The budget was deleted.",
   });

@@ -1,8 +1,8 @@
 /** What is known of a lease's GPUs: the proof at the boot, the reported health, and idleness. */
-import { change } from "../api.js";
 import { nudge } from "../changes.js";
 import { now } from "../clock.js";
 import { fullTime, NOTHING, shortTime, words } from "../format.js";
+import { intention, Unanswered } from "../intentions.js";
 import { mayManageLeases } from "../session.js";
 import { html, useState } from "../ui.js";
 import { Ago, Badge, Empty, Facts, Left, Panel } from "./basics.js";
@@ -85,14 +85,15 @@ function Idle({ lease, kept }) {
 /** Holds off the end for idleness. */
 function Keep({ lease }) {
   const [busy, setBusy] = useState(false);
+  const [send] = useState(intention);
   const keep = async () => {
     setBusy(true);
     try {
-      await change("POST", `/v1/leases/${lease.id}/keep`, { seconds: KEEP_SECONDS });
+      await send(null, () => ["POST", `/v1/leases/${lease.id}/keep`, { seconds: KEEP_SECONDS }]);
       nudge();
       say(`${nameOf(lease)} is kept for 2 hours, also while it is idle.`);
     } catch (problem) {
-      say(problem.message);
+      say(problem instanceof Unanswered ? `${problem.message} Press the button again: it is made only once.` : problem.message, "bad");
     }
     setBusy(false);
   };

@@ -1,6 +1,4 @@
 /** What the list of groups and the page of one show alike: state, progress, pool, and the actions on a group. */
-import { change } from "../api.js";
-import { nudge } from "../changes.js";
 import { counted, marketName, shortTime, words } from "../format.js";
 import { mayManageLeases } from "../session.js";
 import { html } from "../ui.js";
@@ -32,11 +30,8 @@ function resize(group) {
     text: html`<p>New members join at the next ranks. A smaller group releases its last ranks, and their VMs are deleted.</p>`,
     fields: [{ name: "size", label: "Members", inputmode: "numeric", value: String(group.size), required: true, pattern: "[0-9]{1,3}" }],
     yes: "Scale",
-    act: async ({ size }) => {
-      await change("PATCH", `/v1/groups/${group.id}`, { size: Number(size) });
-      nudge();
-      return `${group.name} now has ${counted(Number(size), "member")}.`;
-    },
+    request: ({ size }) => ["PATCH", `/v1/groups/${group.id}`, { size: Number(size) }],
+    done: (_, { size }) => `${group.name} now has ${counted(Number(size), "member")}.`,
   });
 }
 
@@ -47,11 +42,8 @@ function extend(group) {
     text: html`<p>The last member ends ${shortTime(group.expires_at)}. All members are extended to the same time, or none.</p>`,
     fields: [{ name: "extend_by_seconds", label: "Time to add", kind: "choices", value: TERMS[0][0], options: TERMS.map(([seconds, label]) => [seconds, `${label}, until ${until(seconds)}`]) }],
     yes: "Extend",
-    act: async (values) => {
-      const lasting = await change("POST", `/v1/groups/${group.id}/extend`, values);
-      nudge();
-      return `${group.name} now ends ${shortTime(lasting.expires_at)}.`;
-    },
+    request: (values) => ["POST", `/v1/groups/${group.id}/extend`, values],
+    done: (lasting) => `${group.name} now ends ${shortTime(lasting.expires_at)}.`,
   });
 }
 
@@ -61,11 +53,8 @@ function release(group) {
     text: html`<p>All ${counted(group.size, "member")} and their VMs will be deleted. This cannot be undone.</p>`,
     yes: "Release",
     danger: true,
-    act: async () => {
-      await change("DELETE", `/v1/groups/${group.id}`);
-      nudge();
-      return `${group.name} is being released.`;
-    },
+    request: () => ["DELETE", `/v1/groups/${group.id}`],
+    done: () => `${group.name} is being released.`,
   });
 }
 

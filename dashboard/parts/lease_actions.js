@@ -1,6 +1,4 @@
 /** What can be done with a lease: release, extend, reboot, rename and label. Each opens a dialog first. */
-import { change } from "../api.js";
-import { nudge } from "../changes.js";
 import { gpuText, providerName, shortTime, usd, words } from "../format.js";
 import { mayManageLeases } from "../session.js";
 import { html } from "../ui.js";
@@ -28,11 +26,8 @@ function release(lease) {
       : html`<p>The lease has no VM yet, and none will start. This cannot be undone.</p>`,
     yes: "Release",
     danger: true,
-    act: async () => {
-      await change("DELETE", `/v1/leases/${lease.id}`);
-      nudge();
-      return `${nameOf(lease)} is being released.`;
-    },
+    request: () => ["DELETE", `/v1/leases/${lease.id}`],
+    done: () => `${nameOf(lease)} is being released.`,
   });
 }
 
@@ -48,11 +43,8 @@ function extend(lease) {
     text: html`<p>The lease ends ${shortTime(lease.ends_at)}${lease.ends_at === lease.expires_at ? "" : ", when its cost reaches the spend cap. An extension keeps the cap"}.</p>`,
     fields: [{ name: "extend_by_seconds", label: "Time to add", kind: "choices", value: TERMS[0][0], options: TERMS.map(([seconds, label]) => [seconds, addedTerm(lease, seconds, label)]) }],
     yes: "Extend",
-    act: async (values) => {
-      const lasting = await change("POST", `/v1/leases/${lease.id}/extend`, values);
-      nudge();
-      return `${nameOf(lease)} now ends ${shortTime(lasting.expires_at)}.`;
-    },
+    request: (values) => ["POST", `/v1/leases/${lease.id}/extend`, values],
+    done: (lasting) => `${nameOf(lease)} now ends ${shortTime(lasting.expires_at)}.`,
   });
 }
 
@@ -62,11 +54,8 @@ function reboot(lease) {
     text: html`<p>The VM restarts and keeps its disk. Running programs end without notice. The lease stays billed.</p>`,
     yes: "Reboot",
     danger: true,
-    act: async () => {
-      await change("POST", `/v1/leases/${lease.id}/reboot`);
-      nudge();
-      return `${nameOf(lease)} is being rebooted.`;
-    },
+    request: () => ["POST", `/v1/leases/${lease.id}/reboot`],
+    done: () => `${nameOf(lease)} is being rebooted.`,
   });
 }
 
@@ -79,12 +68,11 @@ function edit(lease) {
       !lease.terminal && { name: "max_cost", label: "Max cost, USD", inputmode: "decimal", value: lease.max_cost ?? "", placeholder: "none", hint: `The lease ends before it costs more. Cost so far: ${usd(lease.cost.accrued)}.` },
     ].filter(Boolean),
     yes: "Save",
-    act: async ({ name, labels, max_cost: cap }) => {
+    request: ({ name, labels, max_cost: cap }) => {
       const capped = cap === undefined || cap.trim() === (lease.max_cost ?? "") ? {} : { max_cost: cap.trim() || null };
-      const saved = await change("PATCH", `/v1/leases/${lease.id}`, { name: name.trim(), labels: parseLabels(labels), ...capped });
-      nudge();
-      return `${saved.name} was saved.`;
+      return ["PATCH", `/v1/leases/${lease.id}`, { name: name.trim(), labels: parseLabels(labels), ...capped }];
     },
+    done: (saved) => `${saved.name} was saved.`,
   });
 }
 

@@ -1,5 +1,5 @@
 /** The live plan of a lease request: what it would cost, which offerings it would try, and what the quota allows. */
-import { Away, change } from "../api.js";
+import { ask, Away } from "../api.js";
 import { count, counted, gpuCount, marketName, resourceName, span, usd } from "../format.js";
 import { to } from "../router.js";
 import { classes, html, useEffect, useState } from "../ui.js";
@@ -26,16 +26,16 @@ export function usePlan(body, paused) {
     if (!text || paused) return undefined;
     const ending = new AbortController();
     let timer = 0;
-    const ask = async () => {
-      const found = await change("POST", `/v1/leases/plan?limit=${ASKED}`, JSON.parse(text), ending.signal).then(
-        (plan) => ({ plan, problem: null, of: text }),
+    const plan = async () => {
+      const found = await ask(`/v1/leases/plan?limit=${ASKED}`, JSON.parse(text), ending.signal).then(
+        (answer) => ({ plan: answer, problem: null, of: text }),
         (problem) => ({ plan: null, problem, of: text }),
       );
       if (ending.signal.aborted) return;
       setState((before) => (found.problem instanceof Away ? { ...before, of: text } : found));
-      timer = setTimeout(ask, AGAIN_MS);
+      timer = setTimeout(plan, AGAIN_MS);
     };
-    timer = setTimeout(ask, TYPING_MS);
+    timer = setTimeout(plan, TYPING_MS);
     return () => {
       clearTimeout(timer);
       ending.abort();

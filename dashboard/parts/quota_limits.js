@@ -1,6 +1,4 @@
 /** The limits of a tenant: a list with their use, and the dialog that changes them. */
-import { change } from "../api.js";
-import { nudge } from "../changes.js";
 import { count, resourceName, usd } from "../format.js";
 import { html } from "../ui.js";
 import { Meter } from "./basics.js";
@@ -40,11 +38,8 @@ export function editQuotas(tenant, items) {
       { name: "models", label: "GPUs by model, one model=limit per line", kind: "textarea", value: models.map((one) => `${one.resource.slice(MODEL.length)}=${one.limit}`).join("\n"), placeholder: "A100=8" },
     ],
     yes: "Save",
-    act: async (values) => {
-      await change("PUT", `/v1/tenants/${tenant.id}/quotas`, { limits: limitsOf(values) });
-      nudge();
-      return `The quotas of ${tenant.name} were saved.`;
-    },
+    request: (values) => ["PUT", `/v1/tenants/${tenant.id}/quotas`, { limits: limitsOf(values) }],
+    done: () => `The quotas of ${tenant.name} were saved.`,
   });
 }
 

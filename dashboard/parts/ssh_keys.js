@@ -1,6 +1,4 @@
 /** The stored SSH keys of a tenant: the names that a lease request may use. */
-import { change } from "../api.js";
-import { nudge } from "../changes.js";
 import { shortTime } from "../format.js";
 import { useLive } from "../live.js";
 import { mayManageLeases } from "../session.js";
@@ -54,11 +52,8 @@ const add = () =>
       { name: "default", label: "Use it for each of my leases that names no key", kind: "check", value: true },
     ],
     yes: "Add",
-    act: async ({ name, public_key: key, default: always }) => {
-      await change("POST", PATH, { name: name.trim(), public_key: key.trim(), default: always });
-      nudge();
-      return `${name.trim()} was added.`;
-    },
+    request: ({ name, public_key: key, default: always }) => ["POST", PATH, { name: name.trim(), public_key: key.trim(), default: always }],
+    done: (_, { name }) => `${name.trim()} was added.`,
   });
 
 const flip = (key) =>
@@ -66,11 +61,8 @@ const flip = (key) =>
     title: key.default ? `Stop using ${key.name} by default?` : `Use ${key.name} by default?`,
     text: html`<p>Your default keys are used for each of your new leases that names no key. Existing leases do not change.</p>`,
     yes: key.default ? "Remove default" : "Make default",
-    act: async () => {
-      await change("PATCH", `${PATH}/${key.id}`, { default: !key.default });
-      nudge();
-      return `${key.name} was saved.`;
-    },
+    request: () => ["PATCH", `${PATH}/${key.id}`, { default: !key.default }],
+    done: () => `${key.name} was saved.`,
   });
 
 const remove = (key) =>
@@ -79,9 +71,6 @@ const remove = (key) =>
     text: html`<p>New leases can no longer use this key. VMs that have it keep it until their lease ends.</p>`,
     yes: "Delete",
     danger: true,
-    act: async () => {
-      await change("DELETE", `${PATH}/${key.id}`);
-      nudge();
-      return `${key.name} was deleted.`;
-    },
+    request: () => ["DELETE", `${PATH}/${key.id}`],
+    done: () => `${key.name} was deleted.`,
   });

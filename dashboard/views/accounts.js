@@ -1,7 +1,7 @@
 /** The cloud accounts, the state of their observation, and VMs without a lease. */
-import { change } from "../api.js";
 import { nudge } from "../changes.js";
 import { count, fineSpan, NOTHING, providerName, span, usd, words } from "../format.js";
+import { intention } from "../intentions.js";
 import { useLive } from "../live.js";
 import { Ago, Awaited, Badge, Copy, Empty, Head, Left, Panel, Scroll } from "../parts/basics.js";
 import { CordonButton, Cordoned } from "../parts/brakes.js";
@@ -94,7 +94,7 @@ const checksPath = (account) => `/v1/ops/accounts/${encodeURIComponent(account.n
 
 async function checkAgain(account) {
   try {
-    await change("POST", checksPath(account));
+    await intention()(null, () => ["POST", checksPath(account)]);
     nudge();
     say(`A worker checks ${account.name} within a minute. No VM is started.`);
   } catch (error) {
@@ -135,10 +135,7 @@ function end(orphan) {
       garbage collection ends it, and its disk is deleted. This cannot be undone.</p>`,
     yes: "End the VM",
     danger: true,
-    act: async () => {
-      await change("POST", `/v1/ops/orphans/${orphan.id}/end`);
-      nudge();
-      return `${orphan.instance_id} will be ended in the next cycle.`;
-    },
+    request: () => ["POST", `/v1/ops/orphans/${orphan.id}/end`],
+    done: () => `${orphan.instance_id} will be ended in the next cycle.`,
   });
 }

@@ -1,7 +1,7 @@
 /** Creating a lease: the form, its live plan, and the same request for other programs. */
-import { change } from "../api.js";
 import { nudge } from "../changes.js";
 import { marketName, providerName } from "../format.js";
+import { intention, Unanswered } from "../intentions.js";
 import { useLive } from "../live.js";
 import { Empty, Head, Refused } from "../parts/basics.js";
 import { useCatalogue } from "../parts/catalogue.js";
@@ -38,6 +38,7 @@ export function Create({ me }) {
   const missing = !tenant ? "Choose the tenant that the lease is for." : body ? null : "Choose a GPU model, or name an instance type.";
   const [refusal, setRefusal] = useState(null);
   const [busy, setBusy] = useState(false);
+  const [send] = useState(() => intention("The lease may exist already, and is then billed."));
   const plan = usePlan(missing ? undefined : body, busy);
   const quote = useQuote(missing ? undefined : body);
   if (!mayManageLeases()) return html`<${Head} title="Create a lease" /><div class="panel"><${Empty} title="Your key only reads.">Use a key with the role member or admin.<//></div>`;
@@ -45,8 +46,9 @@ export function Create({ me }) {
     event.preventDefault();
     setBusy(true);
     setRefusal(null);
+    const wanted = quote.quote ? { ...body, quote_id: quote.quote.id } : body;
     try {
-      const lease = await change("POST", "/v1/leases", quote.quote ? { ...body, quote_id: quote.quote.id } : body);
+      const lease = await send(wanted, () => ["POST", "/v1/leases", wanted]);
       nudge();
       say(`${lease.name} was created.`);
       go(to(`leases/${lease.id}`));
@@ -67,7 +69,7 @@ export function Create({ me }) {
         <${Hardware} form=${form} operator=${operator} />
         <${Access} form=${form} keys=${keys} chosen=${chosen} />
         <${More} form=${form} />
-        ${refusal && html`<p class="refused" role="alert"><${Icon} name="warning" /> <span>${refusal.message}${refusal.leaseId && html` <a href=${to(`leases/${refusal.leaseId}`)}>Show that lease</a>`}</span></p>`}
+        ${refusal && html`<p class="refused" role="alert"><${Icon} name="warning" /> <span>${refusal.message}${refusal instanceof Unanswered && html` Press the button again: gpulease creates it only once. Or look at <a href=${to("leases")}>the leases</a>.`}${refusal.leaseId && html` <a href=${to(`leases/${refusal.leaseId}`)}>Show that lease</a>`}</span></p>`}
         <div class="buttons"><a class="button" href=${to("leases")}>Cancel</a><button type="submit" class="primary" disabled=${busy || Boolean(missing)}>${busy ? "Creating…" : quote.quote ? "Create lease from the quote" : "Create lease"}</button></div>
       </form>
       <div class="beside">

@@ -1,6 +1,4 @@
 /** One tenant: terms, status, quotas and API keys, for operators to change. */
-import { change } from "../api.js";
-import { nudge } from "../changes.js";
 import { shortTime, span } from "../format.js";
 import { useLive } from "../live.js";
 import { ApiKeys } from "../parts/api_keys.js";
@@ -62,15 +60,6 @@ function termsOf({ name, max_ttl_seconds: ttl, max_total_seconds: total }) {
   return { name: name.trim(), max_ttl_seconds: seconds(ttl), max_total_seconds: seconds(total) };
 }
 
-function saving(method, path, message, then = () => {}) {
-  return async (body) => {
-    const saved = await change(method, path, body);
-    nudge();
-    then(saved);
-    return message(saved);
-  };
-}
-
 /** `then` gets the new tenant. */
 export const createTenant = (then) =>
   confirm({
@@ -78,7 +67,11 @@ export const createTenant = (then) =>
     text: html`<p>A new tenant may use no GPUs until you set its quota.</p>`,
     fields: TERMS(null),
     yes: "Create",
-    act: (values) => saving("POST", "/v1/tenants", (saved) => `${saved.name} was created.`, then)(termsOf(values)),
+    request: (values) => ["POST", "/v1/tenants", termsOf(values)],
+    done: (saved) => {
+      then(saved);
+      return `${saved.name} was created.`;
+    },
   });
 
 const edit = (tenant) =>
@@ -86,7 +79,8 @@ const edit = (tenant) =>
     title: `Edit ${tenant.name}`,
     fields: TERMS(tenant),
     yes: "Save",
-    act: (values) => saving("PATCH", `/v1/tenants/${tenant.id}`, (saved) => `${saved.name} was saved.`)(termsOf(values)),
+    request: (values) => ["PATCH", `/v1/tenants/${tenant.id}`, termsOf(values)],
+    done: (saved) => `${saved.name} was saved.`,
   });
 
 const suspend = (tenant) =>
@@ -96,7 +90,8 @@ const suspend = (tenant) =>
     fields: [{ name: "end_leases", label: "End its running leases too", kind: "check", value: false }],
     yes: "Suspend",
     danger: true,
-    act: (values) => saving("PATCH", `/v1/tenants/${tenant.id}`, (saved) => `${saved.name} is suspended.`)({ status: "suspended", ...values }),
+    request: (values) => ["PATCH", `/v1/tenants/${tenant.id}`, { status: "suspended", ...values }],
+    done: (saved) => `${saved.name} is suspended.`,
   });
 
 const activate = (tenant) =>
@@ -104,5 +99,6 @@ const activate = (tenant) =>
     title: `Activate ${tenant.name}?`,
     text: html`<p>The tenant can create and extend leases again.</p>`,
     yes: "Activate",
-    act: () => saving("PATCH", `/v1/tenants/${tenant.id}`, (saved) => `${saved.name} is active.`)({ status: "active" }),
+    request: () => ["PATCH", `/v1/tenants/${tenant.id}`, { status: "active" }],
+    done: (saved) => `${saved.name} is active.`,
   });

@@ -65,6 +65,20 @@ def test_every_import_and_every_preload_leads_to_a_file() -> None:
     assert [path for path in asked if path.resolve() not in SERVED] == []
 
 
+def test_every_change_is_sent_by_an_intention_and_every_request_by_one_module() -> None:
+    """A request that a view sends by itself has a new idempotency key for each press."""
+    texts = {
+        str(path.relative_to(FOLDER)): path.read_text(encoding="utf-8")
+        for path in SERVED
+        if path.suffix == ".js" and path.parent.name != "vendor"
+    }
+    imports = {name: re.findall(r'import \{([^}]*)\} from "[./]*/api\.js"', text) for name, text in texts.items()}
+    assert [name for name, names in imports.items() if re.search(r"\bchange\b", " ".join(names))] == ["intentions.js"]
+    assert [name for name, text in texts.items() if re.search(r"\bfetch\(|XMLHttpRequest|sendBeacon", text)] == [
+        "api.js"
+    ]
+
+
 def test_vendored_files_are_those_of_the_list() -> None:
     text = (FOLDER / "vendor" / "README.md").read_text(encoding="utf-8")
     hashes = dict(re.findall(r"^\| `([a-z.]+)` \| `([0-9a-f]{64})` \|$", text, flags=re.MULTILINE))
