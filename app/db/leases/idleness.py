@@ -20,6 +20,7 @@ from sqlalchemy import (
     cast,
     func,
     literal_column,
+    or_,
     select,
     update,
 )
@@ -140,6 +141,8 @@ _NOTICE = case(
 """As `Idleness.notice`, of a run whose newest sample is recent."""
 _TOLD = case((lease.c.idle_told_for == _DUE_AT, lease.c.idle_told), else_=_ZERO)
 _ACTIVE = (lease.c.state == literal_column("'active'"), lease.c.desired == literal_column("'run'"))
+_MUST_END = and_(ends_after(lease, tenant.c.idle_floor).is_not(None), _NOTICE == _LAST_NOTICE)
+"""Whatever notices the lease has had: what was told under a rule that only notifies is no reason not to end it."""
 _DUE = (
     select(
         lease.c.id,
@@ -150,7 +153,7 @@ _DUE = (
         *FACTS,
     )
     .select_from(gpu_latest.join(lease, RUN_OF_LEASE).join(tenant, tenant.c.id == lease.c.tenant_id))
-    .where(*_ACTIVE, _AFTER.is_not(None), _NOTICE > _TOLD)
+    .where(*_ACTIVE, _AFTER.is_not(None), or_(_NOTICE > _TOLD, _MUST_END))
     .where(gpu_latest.c.sampled_at >= func.now() - bindparam("idle_stale", type_=Interval))
     .order_by(gpu_latest.c.idle_since)
     .limit(bindparam("most", type_=Integer))
@@ -158,7 +161,7 @@ _DUE = (
 
 
 def due(period: float, limit: int) -> Bound[AnySelect]:
-    """Leases with a notice that is due, the longest idle first.
+    """Leases with a notice that is due and those that must end, the longest idle first.
 
     Columns: id, rule (the lease's own, as JSON), gpu_count, rate_per_hour, now, and FACTS. `period`: seconds between samples.
     """

@@ -75,9 +75,10 @@ def tell(store: Store, lease_id: LeaseId, run: Idleness, notice: int) -> int:
     st.integers(0, 100_000),
     st.integers(1, 2000),
     st.none() | st.integers(-50_000, 50_000),
+    st.integers(0, LAST_NOTICE),
 )
 def test_sql_and_domain_agree_on_what_is_due(
-    store: Store, wish: IdleRule | None, floor: IdleFloor | None, idle: int, samples: int, keep: int | None
+    store: Store, wish: IdleRule | None, floor: IdleFloor | None, idle: int, samples: int, keep: int | None, told: int
 ) -> None:
     store.run(update(tenant).values(idle_floor=floor.as_json() if floor else None))
     keep_until = None if keep is None else ahead(f"{keep} seconds")
@@ -104,15 +105,19 @@ def test_sql_and_domain_agree_on_what_is_due(
         )
         assert row[0] == run.due_at
         assert row[1] == (None if run.ends_at is None else run.rule.after_seconds)
-        before, found, after = _notice(store, run), due(store).get(lease_id, 0), _notice(store, run)
+        store.write(lease, lease_id, idle_told=told, idle_told_for=run.due_at)
+        before, found, after = _due(store, run, told), due(store).get(lease_id, 0), _due(store, run, told)
         assert before <= found <= after
     finally:
         store.write(lease, lease_id, state="releasing", desired="end")
         store.run(update(gpu_latest).values(idle_since=None))
 
 
-def _notice(store: Store, run: Idleness) -> int:
-    return run.notice(store.now(), PERIOD)
+def _due(store: Store, run: Idleness, told: int) -> int:
+    """The notice that is due when `told` has been told for the same time. What must end is due whatever was told."""
+    notice = run.notice(store.now(), PERIOD)
+    ends = notice == LAST_NOTICE and run.ends_at is not None
+    return notice if notice > told or ends else 0
 
 
 @pytest.mark.parametrize(
@@ -157,6 +162,16 @@ def test_each_notice_is_told_once_for_each_run(store: Store) -> None:
     store.write(lease, lease_id, keep_until=ahead("2 hours"))
     assert due(store) == {}
     assert [row.type for row in store.rows(event)] == ["lease.idle_soon"]
+
+
+@pytest.mark.parametrize("wish", [{"after_seconds": 3600, "action": "notify"}, None], ids=["own-rule", "floor-alone"])
+def test_a_floor_that_ends_reaches_a_lease_that_was_told_idle_under_one_that_notifies(store: Store, wish: Any) -> None:
+    store.run(update(tenant).values(idle_floor={"after_seconds": 3600, "action": "notify"}))
+    lease_id = idle_lease(store, wish=wish)
+    assert tell(store, lease_id, run_of(store, lease_id), LAST_NOTICE) == 1
+    assert due(store) == {}
+    store.run(update(tenant).values(idle_floor=HOUR_END))
+    assert due(store) == {lease_id: LAST_NOTICE}
 
 
 def test_a_run_of_the_vm_before_is_none(store: Store) -> None:
