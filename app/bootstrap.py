@@ -9,6 +9,7 @@ from fastapi import FastAPI
 
 from app.api.app import create_app
 from app.api.http.auth import Gate
+from app.api.http.fair_queue import RequestQueue, Share
 from app.api.http.rate_limits import SYNC_SECONDS, RateLimiter, SharedCounts
 from app.db.core.api_errors import DatabaseUnavailable
 from app.db.core.engine import ApiDatabase
@@ -43,7 +44,8 @@ def build_api(settings: Settings, traces: Traces | None = None) -> FastAPI:
     strangers = RateLimiter(settings.login_rate_limit, name="failed_tokens")
     reports = RateLimiter(AGENT_REPORTS, name="agent_reports")
     limits = {"requests": requests, "writes": writes, "failures": failures, "strangers": strangers, "reports": reports}
-    gate = Gate(services.authenticator, **limits)
+    queue = RequestQueue(Share.of_pool(settings.api_pool_size))
+    gate = Gate(services.authenticator, **limits, queue=queue)
     counts = SharedCounts(limits.values(), settings.broker_url)
 
     @contextlib.asynccontextmanager

@@ -143,13 +143,16 @@ class Settings(BaseSettings):
     )
     rate_limit: RateText = Field(
         default="12000/minute",
-        description="Requests per tenant, as 'count/period'. All API processes share the limit through Redis.",
+        description=(
+            "Requests per tenant, as 'count/period'. All API processes share the limit through Redis. A costly request "
+            "(a plan, a quote, offerings, an explanation, a group, a report) counts as 20."
+        ),
     )
     write_rate_limit: RateText = Field(
         default="3600/hour",
         description=(
             "Changes per tenant, as 'count/period': leases, extensions, labels, keys, webhooks. Each "
-            "change stores rows. The limit never applies to releases. Rejected requests do not count."
+            "change stores rows. The limit never applies to releases. Rejected changes count too."
         ),
     )
     login_rate_limit: RateText = Field(

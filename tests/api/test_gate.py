@@ -7,6 +7,7 @@ import pytest
 from fastapi import Request
 
 from app.api.http.auth import REQUEST_ID, SUSPICIOUS_LOOKUPS, Gate
+from app.api.http.fair_queue import RequestQueue, Share
 from app.api.http.rate_limits import RateLimiter
 from app.domain.ids import KeyId
 from app.services import key_format
@@ -50,8 +51,9 @@ def lookups() -> Lookups:
 def gate(lookups: Lookups) -> Gate:
     """A gate that locks an address out after one failure."""
     many, one, other = (RateLimiter(rule, name="t") for rule in ("1000/hour", "1/hour", "1/hour"))
+    queue = RequestQueue(Share.of_pool(16))
     authenticator = Authenticator(lookups, cache_seconds=60)  # pyrefly: ignore[bad-argument-type]  # only `fetch` is used here
-    return Gate(authenticator, requests=many, writes=many, failures=one, strangers=other, reports=many)
+    return Gate(authenticator, requests=many, writes=many, failures=one, strangers=other, reports=many, queue=queue)
 
 
 def request(token: str) -> Request:

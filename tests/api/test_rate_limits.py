@@ -194,3 +194,9 @@ async def test_a_refused_change_counts_as_a_change(
         answers = [(await alice.post(path, json=body)).status_code for _ in range(5)]
         assert answers == [status] * 3 + [429] * 2
         assert (await alice.get("/v1/leases")).status_code == 200
+
+
+async def test_a_costly_request_counts_as_many_and_a_refused_one_as_one(clock: Clock) -> None:
+    limits = RateLimiter("50/minute", name="test", clock=clock)
+    assert [limits.hit("a", 20).allowed for _ in range(3)] == [True, True, False]
+    assert limits.hit("a").remaining == 8

@@ -7,6 +7,7 @@ from typing import Any
 
 from fastapi import Request
 
+from app.api.http.fair_queue import RequestQueue, Turn
 from app.api.http.rate_limits import Decision, RateLimiter
 from app.domain.client_address import address_block
 from app.domain.ids import TenantId
@@ -16,7 +17,8 @@ from app.services.principal import Principal
 
 REQUEST_ID = "gpulease.request_id"
 RATE = "gpulease.rate"
-"""Scope keys: the request's id, and the (RateLimit, RateLimit-Policy) values for its answer."""
+TURN = "gpulease.turn"
+"""Scope keys: the request's id, the (RateLimit, RateLimit-Policy) values for its answer, and its turn."""
 
 
 SUSPICIOUS_LOOKUPS = 2
@@ -27,7 +29,7 @@ _TOO_MANY_REPORTS = "The VM has sent too many reports of its GPUs."
 
 
 class Gate:
-    """What every secured request passes first. `requests` and `writes` count per tenant, `failures` failed logins per address.
+    """What every secured request passes first, and the `queue` for its turn. `requests` and `writes` count per tenant, `failures` failed logins per address.
 
     `strangers` counts refused tokens of VMs per address, apart from logins: many VMs may share an address. `reports`
     counts the rare reports of an agent per attempt.
@@ -42,7 +44,9 @@ class Gate:
         failures: RateLimiter,
         strangers: RateLimiter,
         reports: RateLimiter,
+        queue: RequestQueue,
     ) -> None:
+        self._queue = queue
         self._authenticator = authenticator
         self._writes = writes
         self._strangers = strangers
@@ -51,11 +55,11 @@ class Gate:
         self._failures = failures
         self._suspicious = Semaphore(SUSPICIOUS_LOOKUPS)
 
-    async def admit(self, request: Request) -> Principal:
-        """Raises Unauthenticated, TooManyFailedLogins, RateLimited."""
+    async def admit(self, request: Request, cost: int = 1) -> Principal:
+        """`cost`: as how many requests this one counts. Raises Unauthenticated, TooManyFailedLogins, RateLimited."""
         address = _address(request)
         key = await self._check(bearer(request), address_block(address))
-        self._count(request.scope, key)
+        self._count(request.scope, key, cost)
         return Principal(
             key_id=key.key_id,
             key_name=key.name,
@@ -126,11 +130,23 @@ class Gate:
         """Suspicious callers share a few look-ups, so that a flood of made-up secrets leaves the database to others."""
         return self._suspicious if suspicious else nullcontext()
 
-    def _count(self, scope: Any, key: CheckedKey) -> None:
-        decision = self._requests.hit(key.tenant_id or key.key_id)
+    def turn(self, request: Request, principal: Principal, *, costly: bool) -> Turn:
+        """The request's turn among those of its tenant, or of its key where that is an operator's."""
+        turn = self._queue.turn(principal.tenant_id or principal.key_id, costly=costly)
+        request.scope[TURN] = turn
+        return turn
+
+    def _count(self, scope: Any, key: CheckedKey, cost: int) -> None:
+        decision = self._requests.hit(key.tenant_id or key.key_id, cost)
         scope[RATE] = (self._requests.header(decision), self._requests.policy)
         if not decision.allowed:
             raise RateLimited(headers=_wait(decision))
+
+
+def turn_of(request: Request) -> Turn:
+    """The turn of a secured request."""
+    turn: Turn = request.scope[TURN]
+    return turn
 
 
 def _address(request: Request) -> str | None:

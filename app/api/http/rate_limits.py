@@ -65,11 +65,14 @@ class RateLimiter:
         """The most recently used is last. The one that was not used for longest makes room for a new one."""
         self.policy = f'"{name}";q={self._rate.amount};w={self._seconds}'
 
-    def hit(self, identity: str) -> Decision:
-        """Counts one request of `identity`. A refused one counts too."""
-        window = self._window(identity)
-        window.pending += 1
-        return self._decide(window)
+    def hit(self, identity: str, cost: int = 1) -> Decision:
+        """Counts a request of `identity` as `cost` requests, or as all that a window allows. A refused one counts as one."""
+        window, cost = self._window(identity), min(cost, self._rate.amount)
+        window.pending += cost
+        decision = self._decide(window)
+        if not decision.allowed:
+            window.pending -= cost - 1
+        return decision
 
     def peek(self, identity: str) -> Decision:
         """The result that the next `hit` would have. Counts nothing."""

@@ -6,6 +6,8 @@ from typing import Annotated, Any, ClassVar, TypeVar
 import structlog
 from fastapi import APIRouter, Depends, Request, Response
 from fastapi.routing import APIRoute
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 
 from app.api.http.auth import Gate
 from app.api.http.body_limits import announced_length, limited, too_large
@@ -65,6 +67,16 @@ def plainly(handler: PlainHandler) -> Callable[[Endpoint], Endpoint]:
     return marked
 
 
+COST = 20
+"""A costly request counts as so many in the tenant's rate limit."""
+
+
+def costly(endpoint: Endpoint) -> Endpoint:
+    """For operations that take 5 ms of CPU or more, or many locks. Of a tenant, one runs at once in a process."""
+    endpoint.__dict__["cost"] = COST
+    return endpoint
+
+
 _WRITING = {"POST", "PUT", "PATCH"}
 _READING = {"plan_lease", "create_sizing"}
 """POST with a body that only asks."""
@@ -87,19 +99,24 @@ class SecuredRoute(APIRoute):
         """FastAPI's handler behind the checks."""
         handler = super().get_route_handler()
         role, writes, parameters = self.required_role, self._writes, known_parameters(self)
+        cost: int = getattr(self.endpoint, "cost", 1)
+        has_body = bool(_WRITING & (self.methods or set()))
         plain: PlainHandler | None = getattr(self.endpoint, "plain_handler", None)
 
         async def secured(request: Request) -> Response:
             gate: Gate = request.app.state.gate
-            principal = await gate.admit(request)
+            principal = await gate.admit(request, cost)
             principal.require(role)
             request.scope[PRINCIPAL] = principal
             _bind_log_context(principal, request.scope["path_params"])
             check_query(request, parameters)
             if writes:
                 gate.count_write(principal)
-            response = None if plain is None else await plain(request, principal, _state_services(request))
-            return response or await handler(request)
+            if has_body:
+                await _read_body(request)
+            async with gate.turn(request, principal, costly=cost > 1):
+                response = None if plain is None else await plain(request, principal, _state_services(request))
+                return response or await handler(request)
 
         return secured
 
@@ -188,6 +205,14 @@ def agent_router() -> APIRouter:
 def router(tag: str) -> APIRouter:
     """A router whose routes all need a key. Paths are written in full; operation ids are the functions' names."""
     return APIRouter(route_class=SecuredRoute, tags=[tag], generate_unique_id_function=lambda route: route.name)
+
+
+async def _read_body(request: Request) -> None:
+    """Before the turn, which a sender that takes its time would hold."""
+    try:
+        await request.body()
+    except ClientDisconnect:
+        raise HTTPException(400) from None
 
 
 def _bind_log_context(principal: Principal, parameters: Mapping[str, Any]) -> None:

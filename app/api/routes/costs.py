@@ -14,7 +14,7 @@ from pydantic import Field
 from app.api.http.etags import tagged
 from app.api.http.negotiation import CSV, accepts_gzip, prefers_csv
 from app.api.http.responses import to_bytes
-from app.api.http.routing import Admin, UseServices, Viewer
+from app.api.http.routing import Admin, UseServices, Viewer, costly
 from app.api.http.routing import router as make_router
 from app.api.schemas.base import Moment, Money, Timestamp, View
 from app.api.schemas.lease_filters import QueryText
@@ -95,6 +95,7 @@ class Costs(View):
 
 
 @router.get("/v1/costs", response_model=Costs, responses=_FORMS)
+@costly
 async def get_costs(  # noqa: PLR0913, PLR0917 - one argument for each query parameter
     request: Request,
     principal: Viewer,
@@ -137,6 +138,7 @@ async def get_costs(  # noqa: PLR0913, PLR0917 - one argument for each query par
 
 
 @router.get("/v1/costs/focus", response_class=Response, responses=_FOCUS)
+@costly
 async def export_focus(
     request: Request,
     principal: Admin,

@@ -3,7 +3,7 @@
 from fastapi import Request, Response
 
 from app.api.http.etags import tagged
-from app.api.http.routing import UseServices, Viewer
+from app.api.http.routing import UseServices, Viewer, costly
 from app.api.http.routing import router as make_router
 from app.api.schemas.explanations import LeaseExplanation, explanation_view
 from app.services.preconditions import list_tag
@@ -12,6 +12,7 @@ router = make_router("leases")
 
 
 @router.get("/v1/leases/{lease_id}/explain", response_model=LeaseExplanation)
+@costly
 async def explain_lease(request: Request, lease_id: str, principal: Viewer, services: UseServices) -> Response:
     """Explain why a lease is not active yet, when gpulease tries next, and which changed request would fit now."""
     view = explanation_view(await services.explanations.explain(principal, lease_id), principal.role)

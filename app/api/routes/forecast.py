@@ -6,7 +6,7 @@ from fastapi import Query, Request, Response
 from pydantic import Field
 
 from app.api.http.etags import tagged
-from app.api.http.routing import UseServices, Viewer
+from app.api.http.routing import UseServices, Viewer, costly
 from app.api.http.routing import router as make_router
 from app.api.schemas.base import Moment, Money, View
 from app.api.schemas.lease_filters import QueryText
@@ -45,6 +45,7 @@ class Forecast(View):
 
 
 @router.get("/v1/forecast", response_model=Forecast)
+@costly
 async def get_forecast(
     request: Request,
     principal: Viewer,

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from app.api.http.etags import tagged
 from app.api.http.responses import to_bytes
-from app.api.http.routing import UseServices, Viewer
+from app.api.http.routing import UseServices, Viewer, costly
 from app.api.http.routing import router as make_router
 from app.api.schemas.base import Moment, Money, Text, Timestamp, View
 from app.domain.gpu_series import LONGEST_STEP, MOST_POINTS, SHORTEST_STEP
@@ -112,6 +112,7 @@ _PROMETHEUS: dict[int | str, dict[str, Any]] = {
 
 
 @router.get("/v1/leases/{lease_id}/metrics", response_model=LeaseMetrics)
+@costly
 async def get_lease_metrics(
     request: Request,
     lease_id: str,
@@ -149,6 +150,7 @@ async def get_lease_metrics(
 
 
 @router.get("/v1/metrics/utilization", response_model=Utilizations)
+@costly
 async def get_utilization(
     request: Request,
     principal: Viewer,
@@ -170,6 +172,7 @@ async def get_utilization(
 
 
 @router.get("/v1/metrics/fleet", response_model=FleetMetrics)
+@costly
 async def get_fleet_metrics(request: Request, principal: Viewer, services: UseServices) -> Response:
     """Read how many GPUs are paid for and how many are in use now, GPU by GPU. Operators see all tenants."""
     fleet = await services.gpu_fleet.fleet(principal)
@@ -178,6 +181,7 @@ async def get_fleet_metrics(request: Request, principal: Viewer, services: UseSe
 
 
 @router.get("/v1/metrics/leases", response_class=Response, responses=_PROMETHEUS)
+@costly
 async def get_lease_metrics_text(principal: Viewer, services: UseServices) -> Response:
     """Return the newest samples of the caller's active leases for Prometheus, with the metric names of DCGM-exporter.
 

@@ -9,7 +9,7 @@ from app.api.http.etags import UseIfMatch, tagged_by_content
 from app.api.http.idempotency import IdempotencyHeader, idempotency_key, respond
 from app.api.http.pagination import UsePage
 from app.api.http.responses import answer
-from app.api.http.routing import Member, UseServices, Viewer, agent_router, calling_agent, count_report
+from app.api.http.routing import Member, UseServices, Viewer, agent_router, calling_agent, costly, count_report
 from app.api.http.routing import router as make_router
 from app.api.routes.events import UseRange, event_page
 from app.api.schemas.events import EventPage, UseLeaseEventFilter
@@ -36,6 +36,7 @@ _TEXT = "text/plain; charset=utf-8"
 
 
 @router.post("/v1/groups", status_code=201, response_model=Group)
+@costly
 async def create_group(
     request: Request, body: NewGroup, principal: Member, services: UseServices, key: IdempotencyHeader = None
 ) -> Response:
@@ -70,6 +71,7 @@ async def get_group(group_id: str, principal: Viewer, services: UseServices) -> 
 
 
 @router.patch("/v1/groups/{group_id}", response_model=Group)
+@costly
 async def resize_group(
     group_id: str, body: GroupPatch, principal: Member, services: UseServices, if_match: UseIfMatch
 ) -> Response:

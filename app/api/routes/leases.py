@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import structlog
 from fastapi import Query, Request, Response
 
-from app.api.http.auth import Gate
+from app.api.http.auth import Gate, turn_of
 from app.api.http.etags import UseIfMatch, known_already, tagged
 from app.api.http.idempotency import IdempotencyHeader, created, idempotency_key, respond
 from app.api.http.pagination import UsePage, plain_page
@@ -117,7 +117,8 @@ async def get_lease(
     """Read a lease. With `poll_seconds` and `if_version`, the call returns when the lease changes or the time is up."""
     if poll_seconds and if_version is not None:
         unchanged = partial(services.leases.is_at, principal, lease_id, if_version)
-        await services.streams.wait(principal, lease_id, unchanged, poll_seconds)
+        async with turn_of(request).aside():
+            await services.streams.wait(principal, lease_id, unchanged, poll_seconds)
         gate: Gate = request.app.state.gate
         await gate.check_again(request, principal)
     return await _get(request, principal, services, lease_id)

@@ -12,7 +12,7 @@ from pydantic_core import to_json
 from app.api.http.etags import tagged
 from app.api.http.pagination import UsePage
 from app.api.http.responses import answer
-from app.api.http.routing import Member, UseServices, Viewer
+from app.api.http.routing import Member, UseServices, Viewer, costly
 from app.api.http.routing import router as make_router
 from app.api.schemas.base import DecimalText, Moment, Money, Page, View
 from app.api.schemas.explanations import ExplainedExclusion, exclusion_view
@@ -259,6 +259,7 @@ async def _filter(  # noqa: PLR0913, PLR0917 - one argument for each query param
 
 
 @router.get("/v1/offerings", response_model=OfferingPage)
+@costly
 async def list_offerings(
     request: Request,
     principal: Viewer,
@@ -279,6 +280,7 @@ async def list_offerings(
 
 
 @plan_router.post("/v1/leases/plan", response_model=LeasePlan)
+@costly
 async def plan_lease(
     body: NewLease,
     principal: Member,

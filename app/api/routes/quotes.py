@@ -8,7 +8,7 @@ from pydantic import Field
 
 from app.api.http.etags import tagged
 from app.api.http.responses import answer
-from app.api.http.routing import Member, UseServices
+from app.api.http.routing import Member, UseServices, costly
 from app.api.http.routing import router as make_router
 from app.api.routes.offerings import PlanCandidate, PlanQuota, Sight, plan_json, sight_of
 from app.api.schemas.base import Moment, Money, View
@@ -60,6 +60,7 @@ class Quote(View):
 
 
 @router.post("/v1/quotes", status_code=201, response_model=Quote)
+@costly
 async def create_quote(body: NewLease, principal: Member, services: UseServices) -> Response:
     """Request a quote: the plan of a lease, and its price for 15 minutes. The call reserves nothing.
 

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from app.api.http.etags import tagged
 from app.api.http.pagination import UsePage
-from app.api.http.routing import OPERATORS_ONLY, UseServices
+from app.api.http.routing import OPERATORS_ONLY, UseServices, costly
 from app.api.http.routing import router as make_router
 from app.api.schemas.base import Moment, Money, Page, View
 from app.api.schemas.hardware import GROWS
@@ -87,6 +87,7 @@ class Reconciliation(Page):
 
 
 @router.get("/v1/ops/reconciliation", response_model=Reconciliation, dependencies=[OPERATORS_ONLY])
+@costly
 async def get_reconciliation(
     request: Request,
     services: UseServices,

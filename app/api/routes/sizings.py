@@ -8,7 +8,7 @@ from pydantic import Field
 from pydantic_core import to_json
 
 from app.api.http.responses import answer
-from app.api.http.routing import UseServices, Viewer
+from app.api.http.routing import UseServices, Viewer, costly
 from app.api.http.routing import router as make_router
 from app.api.routes.offerings import Offering, offering_json, sight_of
 from app.api.schemas.base import Moment, Money, View
@@ -45,6 +45,7 @@ class Sizing(View):
 
 
 @router.post("/v1/sizings", response_model=Sizing)
+@costly
 async def create_sizing(body: NewSizing, principal: Viewer, services: UseServices) -> Response:
     """Size a model: its GPU memory by part, the GPUs that have it, and a lease request. The call creates nothing.
 

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from app.api.http.etags import tagged
 from app.api.http.responses import to_bytes
-from app.api.http.routing import UseServices, Viewer
+from app.api.http.routing import UseServices, Viewer, costly
 from app.api.http.routing import router as make_router
 from app.api.schemas.base import Moment, Money, Timestamp, View
 from app.api.schemas.lease_filters import QueryText
@@ -75,6 +75,7 @@ class Usage(View):
 
 
 @router.get("/v1/usage", response_model=Usage)
+@costly
 async def get_usage(  # noqa: PLR0913, PLR0917 - one argument for each query parameter
     request: Request,
     principal: Viewer,
