@@ -132,3 +132,17 @@ async def test_health_answers_while_a_tenant_has_every_place_that_it_can_have(al
         assert (await bob.get("/livez")).status_code == 200
         assert not any(task.done() for task in waiting)
     assert {answer.status_code for answer in await asyncio.gather(*waiting)} == {200}
+
+
+async def test_a_waiting_costly_request_starts_after_a_health_check() -> None:
+    work = Work()
+    async with asyncio.TaskGroup() as tasks:
+        for _ in range(2):
+            tasks.create_task(work.request(NOISY, costly=True))
+        await passes()
+        with work.queue.outside():
+            work.go.set()
+            await passes()
+            assert work.started == [NOISY]
+        await passes()
+        assert work.started == [NOISY, NOISY]

@@ -2,7 +2,7 @@
 
 from asyncio import Semaphore
 from collections.abc import Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, nullcontext
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, nullcontext
 from typing import Any
 
 from fastapi import Request
@@ -135,6 +135,10 @@ class Gate:
         turn = self._queue.turn(principal.tenant_id or principal.key_id, costly=costly)
         request.scope[TURN] = turn
         return turn
+
+    def outside_queue(self) -> AbstractContextManager[None]:
+        """For a request without a key that costly requests let run first: the health check."""
+        return self._queue.outside()
 
     def _count(self, scope: Any, key: CheckedKey, cost: int) -> None:
         decision = self._requests.hit(key.tenant_id or key.key_id, cost)

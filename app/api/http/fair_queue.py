@@ -4,9 +4,9 @@ All of it happens in the event loop. A request that finds room starts without a 
 """
 
 import asyncio
-from collections import Counter, OrderedDict, deque
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections import OrderedDict, deque
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
@@ -52,7 +52,7 @@ class FairQueue:
         self._each = each
         self._total = total
         self._on_room = on_room or self._start_all
-        self._of: Counter[str] = Counter()
+        self._of: dict[str, int] = {}
         self._waiting: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
         self.running = 0
 
@@ -61,10 +61,18 @@ class FairQueue:
         """Whether a request waits."""
         return bool(self._waiting)
 
+    def try_enter(self, identity: str) -> bool:
+        """Takes a place if there is room and no request of `identity` waits."""
+        taken = self._of.get(identity, 0)
+        if self.running >= self._total or taken >= self._each or identity in self._waiting:
+            return False
+        self.running += 1
+        self._of[identity] = taken + 1
+        return True
+
     async def enter(self, identity: str) -> None:
         """Waits for a place. Raises RateLimited when too many requests of `identity` wait, and after LONGEST_WAIT."""
-        if self.running < self._total and self._of[identity] < self._each and identity not in self._waiting:
-            self._take(identity)
+        if self.try_enter(identity):
             return
         waiting = self._waiting.setdefault(identity, deque())
         if len(waiting) >= MOST_WAITING:
@@ -83,9 +91,9 @@ class FairQueue:
     def leave(self, identity: str) -> None:
         """Frees the place."""
         self.running -= 1
-        self._of[identity] -= 1
-        if not self._of[identity]:
-            del self._of[identity]
+        left = self._of.pop(identity) - 1
+        if left:
+            self._of[identity] = left
         if self._waiting:
             self._on_room()
 
@@ -93,24 +101,21 @@ class FairQueue:
         """Starts the next waiting request. False: none waits, or there is no room for it."""
         if self.running >= self._total:
             return False
-        identity = next((one for one in self._waiting if self._of[one] < self._each), None)
+        identity = next((one for one in self._waiting if self._of.get(one, 0) < self._each), None)
         if identity is None:
             return False
         place = self._waiting[identity].popleft()
         self._waiting.move_to_end(identity)
         if not self._waiting[identity]:
             del self._waiting[identity]
-        self._take(identity)
+        self.running += 1
+        self._of[identity] = self._of.get(identity, 0) + 1
         place.set_result(None)
         return True
 
     def _start_all(self) -> None:
         while self.start_one():
             pass
-
-    def _take(self, identity: str) -> None:
-        self.running += 1
-        self._of[identity] += 1
 
     def _give_up(self, identity: str, place: asyncio.Future[None]) -> None:
         """The request waits no longer. It may have got its place at the same moment."""
@@ -132,12 +137,17 @@ class RequestQueue:
     def __init__(self, share: Share) -> None:
         self._plain = FairQueue(each=share.each, total=share.total)
         self._costly = FairQueue(each=1, total=share.costly, on_room=self._start_soon)
+        self._outside = 0
         self._passes_left = 0
         self._overdue: asyncio.TimerHandle | None = None
 
     def turn(self, identity: str, *, costly: bool) -> "Turn":
         """The turn of one request, as a context manager."""
         return Turn(self, identity, costly=costly)
+
+    def try_enter(self, identity: str, *, costly: bool) -> bool:
+        """Takes the turn of a plain request if there is room."""
+        return not costly and self._plain.try_enter(identity)
 
     async def enter(self, identity: str, *, costly: bool) -> None:
         """Waits for a turn. Raises RateLimited."""
@@ -158,6 +168,17 @@ class RequestQueue:
         elif self._costly.waits:
             self._start_soon()
 
+    @contextmanager
+    def outside(self) -> Iterator[None]:
+        """A request that needs no turn. Waiting costly requests let it run first, as they do a plain one."""
+        self._outside += 1
+        try:
+            yield
+        finally:
+            self._outside -= 1
+            if self._costly.waits:
+                self._start_soon()
+
     def _start_soon(self) -> None:
         if not self._passes_left:
             self._passes_left = _PASSES
@@ -167,7 +188,7 @@ class RequestQueue:
         self._passes_left -= 1
         if self._passes_left:
             asyncio.get_running_loop().call_soon(self._pass)
-        elif self._plain.running <= self._costly.running:
+        elif self._plain.running + self._outside <= self._costly.running:
             self._start_next()
         elif self._overdue is None:
             self._overdue = asyncio.get_running_loop().call_later(LONGEST_PRECEDENCE, self._start_next)
@@ -194,7 +215,8 @@ class Turn:
 
     async def __aenter__(self) -> Self:
         """Waits for the turn. Raises RateLimited."""
-        await self._queue.enter(self._identity, costly=self._costly)
+        if not self._queue.try_enter(self._identity, costly=self._costly):
+            await self._queue.enter(self._identity, costly=self._costly)
         self._is_inside = True
         return self
 

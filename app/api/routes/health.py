@@ -4,6 +4,7 @@ from typing import Any
 
 from fastapi import APIRouter, Request, Response
 
+from app.api.http.auth import Gate
 from app.api.http.responses import answer
 from app.api.http.routing import UseServices
 from app.api.schemas.base import View
@@ -36,13 +37,15 @@ async def get_liveness() -> Response:
 
 
 @router.get("/readyz", response_model=ReadinessView, responses={503: {"model": ReadinessView}})
-async def get_readiness(services: UseServices) -> Response:
+async def get_readiness(request: Request, services: UseServices) -> Response:
     """Check that the process can serve requests.
 
     The database must respond, accept writes, have the schema that this version expects, and run statements with the API's own role.
     `warnings` reports missing workers, a host's clock that differs from the database's, and a missing dead-man switch where one is required.
     """
-    found = await services.health.readiness()
+    gate: Gate = request.app.state.gate
+    with gate.outside_queue():
+        found = await services.health.readiness()
     view = ReadinessView(ready=found.ready, checks=found.checks, warnings=found.warnings)
     return answer(view, 200 if found.ready else 503, {"Cache-Control": "no-store"})
 
