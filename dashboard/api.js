@@ -141,7 +141,7 @@ export async function whoIs(key) {
   return bodyOf(await send("GET", "/v1/me", {}, { key }));
 }
 
-/** `limit`: milliseconds until the answer has begun and its body is read, or null: none, and no word about the API's absence. */
+/** `limit`: milliseconds until the answer and its body are there. Null for the event stream: no limit, and no word about the API. */
 async function send(method, path, headers, { body, key = session.get()?.key, signal, limit = patience() } = {}) {
   const began = Date.now();
   const late = limit === null ? null : AbortSignal.timeout(limit);
@@ -160,6 +160,7 @@ async function send(method, path, headers, { body, key = session.get()?.key, sig
   });
   if (limit !== null && Date.now() - began > PATIENCE_MS) heardLate(limit);
   heardTime(answer.headers.get("Date"));
+  if (limit === null && !answer.ok) throw await problemOf(answer);
   if (answer.status >= 502 && answer.status <= 504) throw away((await problemOf(answer)).message);
   awaySince.set(null);
   if (answer.ok || answer.status === 304) return answer;
@@ -175,7 +176,8 @@ function away(message) {
 
 /** An answer that breaks off, or is no JSON because it comes from a proxy, is none. Raises Away. */
 async function bodyOf(answer) {
-  return answer.json().catch(() => {
+  return answer.json().catch((error) => {
+    if (error.name === "TimeoutError") heardLate(patience() * 2);
     throw away("The API's answer did not arrive in full.");
   });
 }

@@ -4,13 +4,18 @@
  */
 import { awaySince, followEvents } from "./api.js";
 import { session } from "./session.js";
+import { shared } from "./ui.js";
 
 const RETRY_SECONDS = 2;
 const LONGEST_RETRY_SECONDS = 30;
 const SELDOM = 3;
+const PATIENT_TRIES = 2;
 const subscriptions = new Set();
 let stream = null;
 let listening = false;
+
+/** Whether the stream cannot be had while the API answers: the page polls. */
+export const withoutStream = shared(false);
 
 /**
  * Calls `ask` (async) at once, and again and again, about every `seconds` while the page is seen. Answers the end of it.
@@ -51,11 +56,13 @@ async function keepFollowing(signal) {
     const begun = () => {
       listening = true;
       pauses = 0;
+      withoutStream.set(false);
       hear();
     };
     await followEvents(signal, { begun, heard: hear }).catch(() => {});
     if (signal.aborted) break;
     listening = false;
+    if (pauses >= PATIENT_TRIES && awaySince.get() === null) withoutStream.set(true);
     await asleep(Math.min(RETRY_SECONDS * 2 ** pauses++, LONGEST_RETRY_SECONDS));
   }
   if (stream === null || stream.signal === signal) listening = false;

@@ -41,12 +41,16 @@ export function span(seconds) {
 export const fineSpan = (seconds) =>
   seconds !== null && seconds < 10 ? `${Number(seconds.toFixed(seconds < 1 ? 2 : 1))} s` : span(seconds);
 
-/** Times are in the browser's zone. `timeOfDay` and `listedTime` leave the zone out: `ZONE` stands in the heading beside them. */
-export const timeOfDay = (moment) => clock.format(new Date(moment));
-export const listedTime = (moment) => listed.format(new Date(moment));
+/**
+ * Times are in the browser's zone. `zone()` stands in the heading beside `timeOfDay` and `listedTime`. They name the zone
+ * themselves only on the other side of a clock change.
+ */
+export const timeOfDay = (moment) => clock.format(new Date(moment)) + otherZone(moment);
+export const listedTime = (moment) => listed.format(new Date(moment)) + otherZone(moment);
 export const fullTime = (moment) => full.format(new Date(moment));
 export const shortTime = (moment) => brief.format(new Date(moment));
-export const ZONE = full.formatToParts(new Date()).find((part) => part.type === "timeZoneName").value;
+export const zone = (moment = Date.now()) => full.formatToParts(new Date(moment)).find((part) => part.type === "timeZoneName").value;
+const otherZone = (moment) => (zone(moment) === zone() ? "" : ` ${zone(moment)}`);
 
 /** A month of UTC: November 2026. */
 export const monthName = (moment) => month.format(new Date(moment));

@@ -1,4 +1,5 @@
-/** Who is signed in. The key lives in this tab's sessionStorage alone: never in an address, never in a file. */
+/** Who is signed in. The key lives in this tab's sessionStorage alone, or in memory: never in an address, never in a file. */
+import { load, save } from "./storage.js";
 import { shared } from "./ui.js";
 
 const PLACE = "gpulease.key";
@@ -10,18 +11,21 @@ export const session = shared(read());
 export const farewell = shared(null);
 
 function read() {
-  const key = sessionStorage.getItem(PLACE);
+  const key = load("sessionStorage", PLACE);
   return key ? { key, me: null } : null;
 }
 
+/** Whether the key survives a reload of the page. */
+export const staysAfterReload = () => save("sessionStorage", `${PLACE}.test`, "") && save("sessionStorage", `${PLACE}.test`, null);
+
 export function signIn(key, me) {
-  sessionStorage.setItem(PLACE, key);
+  save("sessionStorage", PLACE, key);
   farewell.set(null);
   session.set({ key, me });
 }
 
 export function signOut(why = null) {
-  sessionStorage.removeItem(PLACE);
+  save("sessionStorage", PLACE, null);
   farewell.set(why);
   session.set(null);
 }

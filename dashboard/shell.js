@@ -1,11 +1,13 @@
 /** The frame around every view: navigation, who is signed in, and whether the API responds. */
 import { awaySince } from "./api.js";
+import { withoutStream } from "./changes.js";
 import { useNow } from "./clock.js";
 import { count, span } from "./format.js";
 import { useLive } from "./live.js";
 import { Icon } from "./parts/icons.js";
 import { restoreScroll, route, to } from "./router.js";
 import { signOut } from "./session.js";
+import { save } from "./storage.js";
 import { html, useEffect, useRef, useState } from "./ui.js";
 import { Title } from "./title.js";
 import { Accounts } from "./views/accounts.js";
@@ -90,6 +92,7 @@ export function Shell({ me }) {
         <nav aria-label="Views"><ul>${views.map((one) => html`<${Way} key=${one.path} one=${one} here=${one === here} me=${me} />`)}</ul></nav>
         <div class="who">
           <${Theme} />
+          <${Polling} />
           <p><span class="strong">${me.key_name}</span><span class="muted">${me.tenant?.name ? `${me.role}, ${me.tenant.name}` : me.role}</span></p>
           <button type="button" class="ghost" onClick=${() => signOut()}><${Icon} name="out" />Sign out</button>
         </div>
@@ -138,13 +141,9 @@ const SCHEMES = [
 function Theme() {
   const [chosen, setChosen] = useState(document.documentElement.dataset.theme ?? "auto");
   const choose = (name) => {
-    if (name === "auto") {
-      localStorage.removeItem("gpulease.theme");
-      delete document.documentElement.dataset.theme;
-    } else {
-      localStorage.setItem("gpulease.theme", name);
-      document.documentElement.dataset.theme = name;
-    }
+    save("localStorage", "gpulease.theme", name === "auto" ? null : name);
+    if (name === "auto") delete document.documentElement.dataset.theme;
+    else document.documentElement.dataset.theme = name;
     setChosen(name);
   };
   return html`
@@ -159,6 +158,9 @@ function Theme() {
     </div>
   `;
 }
+
+/** A quiet word where something between the page and the API blocks the event stream. */
+const Polling = () => withoutStream.use() && html`<p><span class="muted">Live updates are blocked. The page polls.</span></p>`;
 
 /** Shown while the API does not respond. */
 export function Banner() {

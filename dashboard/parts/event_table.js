@@ -1,5 +1,5 @@
 /** A table of events, in the order given. */
-import { fullTime, listedTime, NOTHING, usd, words, ZONE } from "../format.js";
+import { fullTime, listedTime, NOTHING, usd, words, zone } from "../format.js";
 import { to } from "../router.js";
 import { html } from "../ui.js";
 import { Scroll } from "./basics.js";
@@ -30,7 +30,7 @@ function details(data) {
 export const EventTable = ({ items, lease = false, tenants = null }) => html`
   <${Scroll} label="Events">
     <table class="list cards">
-      <thead><tr><th scope="col" class="n">No.</th><th scope="col" class="n">Time, ${ZONE}</th><th scope="col">Event</th>${lease && html`<th scope="col">Lease</th>`}<th scope="col">Details</th></tr></thead>
+      <thead><tr><th scope="col" class="n">No.</th><th scope="col" class="n">Time, ${zone()}</th><th scope="col">Event</th>${lease && html`<th scope="col">Lease</th>`}<th scope="col">Details</th></tr></thead>
       <tbody>
         ${items.map(
           (one) => html`

@@ -1,6 +1,6 @@
 /** The audit trail: who changed what, newest first, with filters in the address. */
 import { now } from "../clock.js";
-import { counted, fullTime, listedTime, NOTHING, words, ZONE } from "../format.js";
+import { counted, fullTime, listedTime, NOTHING, words, zone } from "../format.js";
 import { useLive } from "../live.js";
 import { Awaited, Empty, Head, Scroll } from "../parts/basics.js";
 import { Entered, Period, startOf } from "../parts/filters.js";
@@ -49,7 +49,7 @@ function pathOf(query, since) {
 const Table = ({ items, tenants }) => html`
   <${Scroll} label="Audit trail">
     <table class="list cards">
-      <thead><tr><th scope="col">Time, ${ZONE}</th><th scope="col">Action</th><th scope="col">Target</th><th scope="col">By</th><th scope="col">Change</th></tr></thead>
+      <thead><tr><th scope="col">Time, ${zone()}</th><th scope="col">Action</th><th scope="col">Target</th><th scope="col">By</th><th scope="col">Change</th></tr></thead>
       <tbody>
         ${items.map(
           (one) => html`

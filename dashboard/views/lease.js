@@ -1,5 +1,5 @@
 /** One lease: state and reason, location, connection, attempts, events and cost. */
-import { fullTime, gpuCount, gpuText, marketName, NOTHING, providerName, shortTime, span, timeOfDay, usd, words, ZONE } from "../format.js";
+import { fullTime, gpuCount, gpuText, marketName, NOTHING, providerName, shortTime, span, timeOfDay, usd, words, zone } from "../format.js";
 import { useNow } from "../clock.js";
 import { useLive } from "../live.js";
 import { Ago, Awaited, Badge, Copy, Empty, Facts, Head, Left, Panel, Scroll } from "../parts/basics.js";
@@ -99,7 +99,7 @@ function Timeline({ lease, events }) {
   const seconds = lasting.map((one, n) => Math.max(0, ((lasting[n + 1]?.from ?? end) - one.from) / 1000));
   return html`
     <section class="panel wide">
-      <header><h2>Timeline <span class="muted">(${ZONE})</span></h2><span class="aside">${lease.terminal ? `ended ${fullTime(lease.ended_at)}` : html`ends in <${Left} at=${lease.ends_at} />`}</span></header>
+      <header><h2>Timeline <span class="muted">(${zone()})</span></h2><span class="aside">${lease.terminal ? `ended ${fullTime(lease.ended_at)}` : html`ends in <${Left} at=${lease.ends_at} />`}</span></header>
       <ol class="timeline">
         ${lasting.map(
           (one, n) => html`
@@ -182,7 +182,7 @@ function Attempts({ items, findings }) {
   return html`
     <${Scroll} label="Attempts">
       <table class="list cards">
-        <thead><tr><th scope="col" class="n">No.</th><th scope="col">Outcome</th><th scope="col">Offering</th><th scope="col">Error</th><th scope="col" class="n">USD/h</th><th scope="col" class="n">Cost</th><th scope="col" class="n">Started, ${ZONE}</th><th scope="col" class="n">Duration</th></tr></thead>
+        <thead><tr><th scope="col" class="n">No.</th><th scope="col">Outcome</th><th scope="col">Offering</th><th scope="col">Error</th><th scope="col" class="n">USD/h</th><th scope="col" class="n">Cost</th><th scope="col" class="n">Started, ${zone()}</th><th scope="col" class="n">Duration</th></tr></thead>
         <tbody>
           ${[...items].reverse().map(
             (one) => html`

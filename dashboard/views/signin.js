@@ -1,13 +1,14 @@
 /** Signing in with an API key. */
 import { Away, whoIs } from "../api.js";
 import { Icon } from "../parts/icons.js";
-import { farewell, signIn } from "../session.js";
+import { farewell, signIn, staysAfterReload } from "../session.js";
 import { html, useEffect, useState } from "../ui.js";
 
 export function SignIn() {
   const parting = farewell.use();
   const [busy, setBusy] = useState(false);
   const [error, setError] = useState(null);
+  const [lasting] = useState(staysAfterReload);
   useEffect(() => {
     document.title = "Sign in · gpulease";
   }, []);
@@ -29,7 +30,7 @@ export function SignIn() {
       <form onSubmit=${enter}>
         <img src="icon.svg" alt="" width="40" height="40" />
         <h1>Sign in to gpulease</h1>
-        <p class="muted">Use an API key of an operator or of your tenant. The browser keeps the key only until you close this tab.</p>
+        <p class="muted">Use an API key of an operator or of your tenant. ${lasting ? "The browser keeps the key only until you close this tab." : "Your browser stores nothing for this page, so a reload signs you out."}</p>
         <label for="key">API key</label>
         <input id="key" name="key" type="password" required autofocus autocomplete="off" spellcheck=${false} placeholder="gpl_…"
           aria-describedby="key-note" aria-invalid=${error ? "true" : null} />

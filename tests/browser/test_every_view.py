@@ -50,6 +50,37 @@ def test_a_tenants_views_are_accessible_and_fit(visitor: Visitor, tenant: Tenant
     tenant.http.delete(f"/v1/groups/{made['id']}")
 
 
+def test_the_longest_names_fit_the_narrowest_screen(visitor: Visitor, tenant: Tenant) -> None:
+    """Names and labels of a single word each, which is as long as the API permits."""
+    name = "x" * 63
+    label = {"k" * 63: "v" * 63}
+    lease_id = tenant.create({**ONE_A10G, "name": name, "labels": label, "ttl_seconds": 600})
+    group = tenant.http.post("/v1/groups", json={"name": "g" * 58, "size": 2, "lease": {**ONE_A10G, "labels": label}})
+    tenant.wait(lease_id, "active")
+    visitor.sign_in(tenant.key)
+    visitor.page.set_viewport_size({"width": NARROW, "height": 850})
+    for view in (
+        *(
+            "overview",
+            "leases",
+            f"leases/{lease_id}",
+            f"leases/new?from={lease_id}",
+            "groups",
+            f"groups/{group.json()['id']}",
+        ),
+        *("usage", "costs", "budgets", "capacity", "quotas", "keys", "events", "audit"),
+    ):
+        visitor.go(view)
+        visitor.settled()
+        visitor.must_fit()
+    visitor.go("leases")
+    for button in ("Extend", "Release"):
+        visitor.page.get_by_role("button", name=f"{button} {name}").click()
+        visitor.must_fit()
+        visitor.page.get_by_role("button", name="Cancel").click()
+    tenant.http.delete(f"/v1/groups/{group.json()['id']}")
+
+
 def test_a_chosen_colour_scheme_lasts(visitor: Visitor, stack: Stack) -> None:
     visitor.sign_in(stack.credentials.operator_key)
     page = visitor.page
