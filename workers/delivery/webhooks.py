@@ -205,7 +205,9 @@ class Lanes:
             self._disable(connection, lane)
             return
         rest = max(pause(row.tries + 1, random.random()), outcome.retry_after)  # noqa: S311 - spreads tries, guards nothing
-        connection.execute(statements.failed(row.id, outcome.status, error, rest))
+        # a pause of the receiver is the lane's alone: whatever ends it, the message that caused it goes first again
+        own = timedelta() if outcome.away else rest
+        connection.execute(statements.failed(row.id, outcome.status, error, own))
         if outcome.away:
             connection.execute(statements.give_up_old(lane.webhook_id, _GAVE_UP))
             connection.execute(statements.wait(lane.webhook_id, lane.claim_id, rest))

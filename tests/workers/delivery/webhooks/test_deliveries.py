@@ -1,6 +1,7 @@
 """Events arrive at webhooks: in order, signed, again when they did not, and whatever becomes of the webhook."""
 
 import json
+from collections.abc import Callable
 from datetime import UTC, timedelta
 from decimal import Decimal
 
@@ -15,7 +16,7 @@ from app.db.operations import purge
 from app.db.schema.tables import audit, event, webhook, webhook_delivery, webhook_secret
 from app.db.usage import records
 from app.domain.usage import record_key
-from app.domain.webhooks import OVERLAP, TEST, secret_text
+from app.domain.webhooks import LASTS, OVERLAP, TEST, secret_text
 from app.local.ports import free_port
 from tests.db.events.test_events import sequence
 from tests.db.store import Store, ago
@@ -193,6 +194,51 @@ def test_a_receiver_that_takes_nothing_is_left_alone_for_a_while(store: Store, r
     assert {row.state for row in log(store, webhook_id)} == {"delivered"}
 
 
+def _test_message(store: Store, webhook_id: str) -> None:
+    about = {"id": new_id("delivery"), "webhook_id": webhook_id, "tenant_id": store.tenant_id, "about": {}}
+    message = {"event_id": new_id("event"), "event_type": TEST, "gives_up_at": statements.NOW}
+    store.run(statements.add_delivery({**about, **message}))
+    store.run(statements.hurry(webhook_id, within=None))
+
+
+def _replay_newest(store: Store, webhook_id: str) -> None:
+    store.run(statements.again(webhook_id, log(store, webhook_id)[-1].id, LASTS, within=None))
+    store.run(statements.hurry(webhook_id, within=None))
+
+
+def _enable(store: Store, webhook_id: str) -> None:
+    store.run(statements.change(webhook_id, {"enabled": False, "disabled_reason": "by_user"}, within=None))
+    store.run(
+        statements.change(
+            webhook_id, {"enabled": True, "disabled_reason": None, **statements.begin_anew()}, within=None
+        )
+    )
+
+
+def _new_url(store: Store, webhook_id: str) -> None:
+    store.run(statements.change(webhook_id, statements.at_once(), within=None))
+
+
+@pytest.mark.parametrize("failures", [1, 5])
+@pytest.mark.parametrize("repair", [_test_message, _replay_newest, _enable, _new_url])
+def test_whatever_ends_the_pause_of_a_receiver_sends_the_oldest_message_first(
+    store: Store, receiver: Receiver, repair: Callable[[Store, str], None], failures: int
+) -> None:
+    webhook_id = make(store, receiver.url)
+    receiver.answer = lambda _: 503
+    ids = tell(store, "lease.queued", "lease.active", "lease.updated", "lease.released")
+    for _ in range(failures):
+        deliver(store)
+        pass_time(store, "1 hour")
+    deliver(store)
+    receiver.answer = lambda _: 204
+    before = len(receiver.got)
+    repair(store, webhook_id)
+    deliver(store)
+    assert [one.id for one in receiver.got[before:] if one.id in ids] == ids
+    assert {row.state for row in log(store, webhook_id)} == {"delivered"}
+
+
 @pytest.mark.parametrize("status", [429, 503])
 def test_no_try_comes_before_the_time_that_the_receiver_names(store: Store, receiver: Receiver, status: int) -> None:
     receiver.answer, receiver.headers = (lambda _: status), {"Retry-After": "600"}
@@ -269,12 +315,9 @@ def test_a_test_goes_first_and_is_tried_once(store: Store, receiver: Receiver) -
     receiver.answer = lambda _: 503
     tell(store, "lease.active")
     deliver(store)
-    about = {"id": new_id("delivery"), "webhook_id": webhook_id, "tenant_id": store.tenant_id, "about": {}}
-    message = {"event_id": new_id("event"), "event_type": TEST, "gives_up_at": statements.NOW}
-    store.run(statements.add_delivery({**about, **message}))
-    store.run(statements.hurry(webhook_id, within=None))
+    _test_message(store, webhook_id)
     deliver(store)
-    assert receiver.ids[1:] == [message["event_id"]]
+    assert receiver.ids[1:] == [log(store, webhook_id)[1].event_id]
     assert [row.state for row in log(store, webhook_id)] == ["pending", "given_up"]
 
 
