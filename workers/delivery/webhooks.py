@@ -200,8 +200,8 @@ class Lanes:
             connection.execute(statements.delivered(row.id, outcome.status))
             return
         error = outcome.error or ""
-        if outcome.gone and outcome.status is not None:
-            connection.execute(statements.refused_for_good(row.id, outcome.status, error))
+        if outcome.gone:
+            connection.execute(statements.failed(row.id, outcome.status, error, timedelta()))
             self._disable(connection, lane)
             return
         rest = max(pause(row.tries + 1, random.random()), outcome.retry_after)  # noqa: S311 - spreads tries, guards nothing

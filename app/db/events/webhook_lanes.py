@@ -164,11 +164,6 @@ def failed(delivery_id: str, status: int | None, error: str, pause: timedelta) -
     )
 
 
-def refused_for_good(delivery_id: str, status: int, error: str) -> Update:
-    """Gives up a delivery without another try."""
-    return _tried(delivery_id, status, error).values(state="given_up", next_try_at=None, ended_at=func.now())
-
-
 def give_up_old(webhook_id: str, error: str) -> Update:
     """Gives up deliveries that waited behind others until their `gives_up_at`."""
     return (

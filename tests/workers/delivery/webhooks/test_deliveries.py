@@ -206,8 +206,12 @@ def _replay_newest(store: Store, webhook_id: str) -> None:
     store.run(statements.hurry(webhook_id, within=None))
 
 
-def _enable(store: Store, webhook_id: str) -> None:
+def _disable_and_enable(store: Store, webhook_id: str) -> None:
     store.run(statements.change(webhook_id, {"enabled": False, "disabled_reason": "by_user"}, within=None))
+    _enable(store, webhook_id)
+
+
+def _enable(store: Store, webhook_id: str) -> None:
     store.run(
         statements.change(
             webhook_id, {"enabled": True, "disabled_reason": None, **statements.begin_anew()}, within=None
@@ -220,7 +224,7 @@ def _new_url(store: Store, webhook_id: str) -> None:
 
 
 @pytest.mark.parametrize("failures", [1, 5])
-@pytest.mark.parametrize("repair", [_test_message, _replay_newest, _enable, _new_url])
+@pytest.mark.parametrize("repair", [_test_message, _replay_newest, _disable_and_enable, _new_url])
 def test_whatever_ends_the_pause_of_a_receiver_sends_the_oldest_message_first(
     store: Store, receiver: Receiver, repair: Callable[[Store, str], None], failures: int
 ) -> None:
@@ -274,16 +278,20 @@ def test_after_three_days_a_delivery_is_given_up_and_shown(store: Store, receive
 def test_410_disables_and_is_in_the_audit_trail(store: Store, receiver: Receiver) -> None:
     receiver.answer = lambda _: 410
     webhook_id = make(store, receiver.url)
-    tell(store, "lease.queued", "lease.active")
+    ids = tell(store, "lease.queued", "lease.active")
     deliver(store)
     tell(store, "lease.failed")
     deliver(store)
     assert len(receiver.got) == 1
     row = store.row(webhook, webhook_id)
     assert (row.enabled, row.disabled_reason, row.version) == (False, "gone", 2)
-    assert [one.state for one in log(store, webhook_id)] == ["given_up", "pending"]
+    assert [one.state for one in log(store, webhook_id)] == ["pending", "pending"]
     (entry,) = [one for one in store.rows(audit) if one.action == "webhook.disable"]
     assert (entry.tenant_id, entry.target, entry.principal) == (store.tenant_id, webhook_id, "system")
+    receiver.answer = lambda _: 204
+    _enable(store, webhook_id)
+    deliver(store)
+    assert receiver.ids[1:] == ids, "the message that was answered with 410 is pending too"
 
 
 def test_after_a_rotation_both_secrets_sign_for_a_day(store: Store, receiver: Receiver) -> None:
