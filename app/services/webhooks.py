@@ -1,7 +1,7 @@
 """Webhooks: made, changed, tried out and looked after by the admins of a tenant. Workers deliver."""
 
-import asyncio
 import secrets
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -16,12 +16,12 @@ from app.domain.ids import is_typeid
 from app.domain.webhook_formats import WebhookFormat, check_format
 from app.domain.webhook_urls import RefusedUrl, check_addresses, parse
 from app.domain.webhooks import LASTS, MOST, OVERLAP, TEST, secret_text
-from app.name_lookup import Lookup, look_up, within
+from app.name_lookup import Lookup, LookupPool, TooManyLookups, look_up
 from app.services import audit
 from app.services.acting_tenant import whose
 from app.services.context import ServiceContext
 from app.services.cursors import PageRequest, RowPage, cut, last_id
-from app.services.errors import Conflict, FieldError, InvalidRequest, ResourceNotFound
+from app.services.errors import Conflict, FieldError, InvalidRequest, RateLimited, ResourceNotFound
 from app.services.idempotency import Created, IdempotencyKey, Stored, replay, store
 from app.services.preconditions import IfMatch
 from app.services.principal import Principal
@@ -31,6 +31,10 @@ from app.services.totals import total_count
 _KIND, _DELIVERIES = "webhooks", "deliveries"
 _SECRET_BYTES = 32
 _LOOKUP_SECONDS = 5.0
+_TOO_MANY_LOOKUPS = "The name servers of other webhook URLs have not answered yet. Send fewer at once."
+
+Aside = AbstractAsyncContextManager[Any]
+"""Within it, a call waits for a stranger: it holds nothing that others need."""
 _AUDITED = ("url", "description", "event_types", "format", "enabled", "disabled_reason")
 
 
@@ -52,12 +56,16 @@ class WebhookService:
         self._database = context.database
         self._local = context.settings.webhook_local
         self._lookup = lookup
+        self._lookups = LookupPool()
 
-    async def create(self, principal: Principal, new: NewWebhook, key: IdempotencyKey | None) -> Created:
-        """The row and its `secret`, which is None in a repeated answer. Raises ResourceNotFound, TenantSuspended, InvalidRequest, Conflict."""
+    async def create(self, principal: Principal, new: NewWebhook, key: IdempotencyKey | None, aside: Aside) -> Created:
+        """The row and its `secret`, which is None in a repeated answer.
+
+        Raises ResourceNotFound, TenantSuspended, InvalidRequest, RateLimited, Conflict.
+        """
         tenant_id = whose(principal, new.tenant_id)
         _check_types(new.event_types, new.format)
-        await self._check_url(new.url)
+        await self._check_url(tenant_id, new.url, aside)
         made = {"id": new_id("webhook"), "tenant_id": tenant_id, "url": new.url, "format": str(new.format)}
         values = {**made, "description": new.description, "event_types": new.event_types}
         async with self._database.transaction(principal.tenant_id) as connection:
@@ -90,12 +98,15 @@ class WebhookService:
         return dict(rows[0])
 
     async def change(
-        self, principal: Principal, webhook_id: str, values: dict[str, Any], if_match: IfMatch
+        self, principal: Principal, webhook_id: str, values: dict[str, Any], if_match: IfMatch, aside: Aside
     ) -> dict[str, Any]:
-        """`values`: any of url, description, event_types, format, enabled. Raises ResourceNotFound, VersionConflict, InvalidRequest."""
+        """`values`: any of url, description, event_types, format, enabled.
+
+        Raises ResourceNotFound, VersionConflict, InvalidRequest, RateLimited.
+        """
         _check_id("webhook", webhook_id)
         if "url" in values:
-            await self._check_url(values["url"])
+            await self._check_url(principal.tenant_id or principal.key_id, values["url"], aside)
         async with self._database.transaction(principal.tenant_id) as connection:
             before = await _locked(connection, principal, webhook_id)
             if_match.check(webhook_id, before["version"])
@@ -192,13 +203,16 @@ class WebhookService:
             await store(connection, key, Stored(status=202, response=to_jsonable_python(dict(row))))
         return Created(dict(row), replayed=False)
 
-    async def _check_url(self, url: str) -> None:
+    async def _check_url(self, identity: str, url: str, aside: Aside) -> None:
         try:
             target = parse(url, local=self._local)
-            found = await asyncio.to_thread(within, _LOOKUP_SECONDS, self._lookup, target.host, target.port)
+            async with aside:
+                found = await self._lookups.look_up(identity, _LOOKUP_SECONDS, self._lookup, target.host, target.port)
             check_addresses(found, local=self._local)
         except RefusedUrl as refused:
             raise InvalidRequest(errors=[FieldError("#/body/url", str(refused))]) from None
+        except TooManyLookups:
+            raise RateLimited(_TOO_MANY_LOOKUPS, headers={"Retry-After": "5"}) from None
 
 
 async def _check_room(connection: AsyncConnection, principal: Principal, tenant_id: str) -> None:

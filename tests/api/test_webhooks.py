@@ -1,6 +1,7 @@
 """Webhooks: made, changed and looked after by the admins of a tenant."""
 
 import asyncio
+import threading
 from typing import Any
 
 import pytest
@@ -272,3 +273,36 @@ async def test_local_use_is_a_setting(make_settings: MakeSettings, operator: Cal
         assert (await local.post("/v1/webhooks", json={"url": "http://127.0.0.1:9/"})).status_code == 201
         metadata = await local.post("/v1/webhooks", json={"url": "http://169.254.169.254/"})
         assert metadata.status_code == 422
+
+
+async def test_names_whose_servers_do_not_answer_hold_up_nobody_else(alice: Caller, bob: Caller) -> None:
+    release = threading.Event()
+
+    def hanging(host: str, _port: int) -> list[str]:
+        if host == "hang.example":
+            release.wait(60)
+        return ["93.184.216.34"]
+
+    leading(alice.app, hanging)
+    made = await make(alice)
+    hang = {"url": "https://hang.example/"}
+
+    def send(number: int) -> Any:
+        path = f"/v1/webhooks/{made['id']}"
+        return alice.patch(path, json=hang) if number % 2 else alice.post("/v1/webhooks", json=hang)
+
+    waiting = [asyncio.create_task(send(number)) for number in range(60)]
+    try:
+        async with asyncio.timeout(4):
+            await asyncio.to_thread(int)
+            assert (await make(bob))["url"] == URL
+            assert (await alice.get("/v1/leases")).status_code == 200
+            assert (await bob.get("/readyz")).status_code in {200, 503}
+            refused = [await task for _, task in zip(range(60 - 16), asyncio.as_completed(waiting), strict=False)]
+        assert {(answer.status_code, answer.json()["code"]) for answer in refused} == {(429, "rate_limited")}
+        assert {answer.headers["retry-after"] for answer in refused} == {"5"}
+    finally:
+        release.set()
+    answers = await asyncio.gather(*waiting)
+    assert sum(answer.status_code in {200, 201} for answer in answers) == 16
+    assert (await alice.patch(f"/v1/webhooks/{made['id']}", json=hang)).status_code == 200

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 from fastapi import Query, Request, Response
 from pydantic import AfterValidator, Field
 
+from app.api.http.auth import turn_of
 from app.api.http.etags import UseIfMatch, tagged
 from app.api.http.idempotency import IdempotencyHeader, created, idempotency_key
 from app.api.http.pagination import UsePage
@@ -159,7 +160,9 @@ async def create_webhook(
 ) -> Response:
     """Create a webhook. Only this response contains its secret. A tenant has at most ten webhooks."""
     repeat = idempotency_key(request, principal, key, body)
-    made = await services.webhooks.create(principal, service.NewWebhook(**body.model_dump()), repeat)
+    made = await services.webhooks.create(
+        principal, service.NewWebhook(**body.model_dump()), repeat, turn_of(request).aside()
+    )
     hook = WebhookWithSecret.model_validate(made.values)
     return created(hook, location=f"/v1/webhooks/{hook.id}", replayed=made.replayed)
 
@@ -190,14 +193,14 @@ async def get_webhook(request: Request, webhook_id: str, principal: Admin, servi
 
 @router.patch("/v1/webhooks/{webhook_id}", response_model=Webhook)
 async def update_webhook(
-    webhook_id: str, body: WebhookPatch, principal: Admin, services: UseServices, if_match: UseIfMatch
+    request: Request, webhook_id: str, body: WebhookPatch, principal: Admin, services: UseServices, if_match: UseIfMatch
 ) -> Response:
     """Change, disable or enable a webhook."""
     given = body.model_dump(exclude_unset=True)
     values = {
         name: value for name, value in given.items() if value is not None or name not in {"url", "format", "enabled"}
     }
-    row = await services.webhooks.change(principal, webhook_id, values, if_match)
+    row = await services.webhooks.change(principal, webhook_id, values, if_match, turn_of(request).aside())
     return answer(_hook(row), headers={"ETag": version_tag(row["id"], row["version"])})
 
 
