@@ -124,6 +124,8 @@ def repeated_answers() -> dict[str, Any]:
         "refused": sorted(repeats.REFUSED),
         "unknown": sorted(repeats.UNKNOWN),
         "inFlight": repeats.IN_FLIGHT,
+        "gone": repeats.GONE,
+        "kept": sorted(repeats.KEPT),
     }
 
 

@@ -12,7 +12,17 @@ from app.cli.config import Endpoint
 from app.cli.errors import ApiError, CliError, Json, NotConfiguredError, ProblemError, Unanswered, UnexpectedAnswerError
 from app.cli.errors import UnreachableError as Unreachable
 from app.cli.network import find_proxy, tls_context
-from app.cli.outcomes import is_decided, is_document, is_json, is_unanswered, json_object, retry_after, wait_seconds
+from app.cli.outcomes import (
+    NO_CONTENT,
+    is_decided,
+    is_document,
+    is_done,
+    is_json,
+    is_unanswered,
+    json_object,
+    retry_after,
+    wait_seconds,
+)
 from app.cli.paths import check_path
 
 Params = Mapping[str, str | int | bool | Sequence[str] | None]
@@ -169,6 +179,8 @@ class Api:
         tries, unanswered = _REPEATS, False
         while True:
             outcome = self._exchange(call)
+            if unanswered and is_done(call, outcome):
+                return httpx.Response(NO_CONTENT)
             unanswered = is_unanswered(outcome) or (unanswered and not is_decided(outcome))
             wait = wait_seconds(call, outcome, sent=unanswered) if tries else None
             if wait is None:

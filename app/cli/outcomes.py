@@ -10,7 +10,7 @@ from app.cli.errors import Json, UnreachableError
 if TYPE_CHECKING:
     from app.cli.client import Call
 
-_NO_CONTENT, _CONFLICT = 204, 409
+NO_CONTENT, _CONFLICT = 204, 409
 _DECIDED = frozenset({400, 404, _CONFLICT, 422})
 "A problem with this status is also the answer to earlier tries with the same key."
 
@@ -44,6 +44,13 @@ def is_decided(outcome: httpx.Response | UnreachableError) -> bool:
     return outcome.is_success or (outcome.status_code in _DECIDED and json_object(outcome) is not None)
 
 
+def is_done(call: "Call", outcome: httpx.Response | UnreachableError) -> bool:
+    """Whether a repeated request finds that an earlier try has succeeded."""
+    if isinstance(outcome, UnreachableError) or json_object(outcome) is None:
+        return False
+    return repeats.is_done(call.method, call.path, outcome.status_code)
+
+
 def _is_half(response: httpx.Response) -> bool:
     """A success whose JSON is cut: its connection ended early, and nothing named its length."""
     return response.is_success and is_json(response) and json_object(response) is None
@@ -51,7 +58,7 @@ def _is_half(response: httpx.Response) -> bool:
 
 def is_document(response: httpx.Response) -> bool:
     """Whether the body is the JSON of the API, or no content."""
-    return response.status_code == _NO_CONTENT or (is_json(response) and json_object(response) is not None)
+    return response.status_code == NO_CONTENT or (is_json(response) and json_object(response) is not None)
 
 
 def is_json(response: httpx.Response) -> bool:
@@ -71,7 +78,7 @@ def retry_after(response: httpx.Response, otherwise: float = 0.0) -> float:
 
 def json_object(response: httpx.Response) -> Json | None:
     """The JSON object of the body. None without one."""
-    if response.status_code == _NO_CONTENT:
+    if response.status_code == NO_CONTENT:
         return {}
     try:
         document = response.json()

@@ -103,6 +103,12 @@ def may_be_done(outcome: httpx.Response | httpx.RequestError, before: bool) -> b
     return before and outcome.status_code not in _DECIDED
 
 
+def is_gone(request: httpx.Request, response: httpx.Response) -> bool:
+    """Whether a repeated request finds that an earlier attempt has succeeded."""
+    problem = "json" in response.headers.get("Content-Type", "")
+    return problem and repeats.is_done(request.method, request.url.path, response.status_code)
+
+
 def _is_temporary(response: httpx.Response) -> bool:
     """Half an answer, or a status after which the request may have been carried out."""
     kind = response.headers.get("Content-Type", "")

@@ -41,6 +41,7 @@ export function retryingFetch(send: Fetch, retries: Retries, timeout: number): F
     for (let attempt = 1, done = false; ; attempt++) {
       const outcome = await sendOnce(send, request, timeout);
       if (outcome instanceof Response) return outcome;
+      if (done && isDone(request, outcome)) return new Response(null, { status: 204 });
       done = mayBeDone(outcome, done);
       const pause = attempt < retries.attempts ? pauseAfter(outcome, request, retries, attempt) : undefined;
       if (pause === undefined) throw done ? withKey(outcome, request) : outcome;
@@ -73,26 +74,49 @@ function addKey(request: Request): void {
 }
 
 async function sendOnce(send: Fetch, request: Request, timeout: number): Promise<Response | GpuleaseError> {
-  const patience = new AbortController();
-  const timer = setTimeout(() => patience.abort(new Error(`no answer within ${timeout} s`)), timeout * 1000);
-  const signal = AbortSignal.any([request.signal, patience.signal]);
   let response: Response;
   let body: Uint8Array<ArrayBuffer>;
   try {
-    response = await send(new Request(request.clone(), { signal }));
-    if (response.ok && isStream(response)) return response;
-    body = await bodyOf(response);
+    [response, body] = await inTime(request, timeout, async (one) => {
+      const begun = await send(one);
+      return [begun, begun.ok && isStream(begun) ? new Uint8Array() : await bodyOf(begun)];
+    });
   } catch (error) {
     if (request.signal.aborted) throw error;
     return new UnreachableError(`${request.method} ${request.url}: ${String(error)}`, { cause: error });
-  } finally {
-    clearTimeout(timer);
   }
+  if (response.ok && isStream(response)) return response;
   if (response.ok && isOfApi(request, response, body)) {
     const { status, statusText, headers } = response;
     return new Response(status === 204 ? null : body, { status, statusText, headers });
   }
   return errorOf(response, new TextDecoder().decode(body));
+}
+
+/**
+ * The result of `work` with a copy of the request, within the time and until the request is aborted.
+ *
+ * The promise ends by itself: Node 20 collects the signal of a request as garbage while the request is under way, and
+ * then no abort reaches it.
+ */
+async function inTime<T>(request: Request, timeout: number, work: (one: Request) => Promise<T>): Promise<T> {
+  const controller = new AbortController();
+  let stop: (reason: unknown) => void = () => {};
+  const stopped = new Promise<never>((_, reject) => {
+    stop = (reason) => {
+      reject(reason);
+      controller.abort(reason);
+    };
+  });
+  const aborted = () => stop(request.signal.reason);
+  const timer = setTimeout(() => stop(new Error(`no answer within ${timeout} s`)), timeout * 1000);
+  request.signal.addEventListener("abort", aborted, { once: true });
+  if (request.signal.aborted) aborted();
+  try {
+    return await Promise.race([work(new Request(request.clone(), { signal: controller.signal })), stopped]);
+  } finally {
+    clearTimeout(timer); // an abort still ends a stream
+  }
 }
 
 /** An event stream has no end, so that its body cannot be read here. */
@@ -164,6 +188,13 @@ function mayBeDone(error: GpuleaseError, before: boolean): boolean {
   const status = statusOf(error);
   if (status < 300 || REPEATS.unknown.includes(status) || isInFlight(error)) return true;
   return before && !DECIDED.has(status);
+}
+
+/** Whether a repeated DELETE finds that an earlier try has succeeded. */
+function isDone(request: Request, error: GpuleaseError): boolean {
+  const collection = new URL(request.url).pathname.split("/v1/").at(-1)?.split("/", 1)[0] ?? "";
+  const gone = error instanceof ProblemError && error.status === REPEATS.gone;
+  return request.method === "DELETE" && gone && !REPEATS.kept.includes(collection);
 }
 
 /** The error, with the key of a request that may have been carried out, and a sentence about it. */

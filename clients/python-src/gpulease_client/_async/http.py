@@ -8,7 +8,7 @@ import httpx
 from gpulease_client.errors import UnreachableError
 from gpulease_client.paths import check_path
 from gpulease_client.responses import error_of, is_of_api, media_type
-from gpulease_client.retries import Retries, add_key, may_be_done, with_key
+from gpulease_client.retries import Retries, add_key, is_gone, may_be_done, with_key
 
 
 class AsyncHttp(httpx.AsyncClient):
@@ -44,11 +44,19 @@ class AsyncHttp(httpx.AsyncClient):
                     name = f"{request.method} {request.url}: {error or type(error).__name__}"
                     raise with_key(UnreachableError(name), request, done) from error
             else:
-                if response.is_success and is_of_api(request, response):
-                    return response
+                answer = _answer(request, response, done=done)
+                if answer is not None:
+                    return answer
                 await response.aclose()
                 done = may_be_done(response, done)
                 pause = self.retries.after_response(request, response, attempt)
                 if pause is None:
                     raise with_key(error_of(response), request, done)
             await sleep(pause)
+
+
+def _answer(request: httpx.Request, response: httpx.Response, *, done: bool) -> httpx.Response | None:
+    """The answer of the API that is no error. `done`: an earlier attempt may have been carried out."""
+    if response.is_success and is_of_api(request, response):
+        return response
+    return httpx.Response(204, request=request) if done and is_gone(request, response) else None
