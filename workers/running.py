@@ -2,16 +2,18 @@
 
 import os
 import signal
+import threading
 from collections.abc import Callable
 from types import FrameType
 
 import structlog
+from celery import Celery
 
 from app.observability.traces import load_traces
 from app.settings import Settings
 from app.settings.memory import settle_memory
 from workers.bootstrap import build_runtime
-from workers.celery_app import HintConsumer, create_celery
+from workers.celery_app import RECONNECT_SECONDS, HintConsumer, create_celery
 from workers.metrics import serve_metrics
 from workers.processes import InventoryThreads, WorkerThreads
 from workers.runtime import Runtime
@@ -37,19 +39,27 @@ def run(kind: str, settings: Settings) -> None:
 
 def _worker(runtime: Runtime) -> None:
     threads = WorkerThreads(runtime)
-    consumer = HintConsumer(
-        create_celery(runtime.settings, threads.reconciler, runtime.permits), runtime.settings.worker_threads
-    )
-    _on_signal(threads.request_stop, consumer.request_stop)
+    celery = create_celery(runtime.settings, threads.reconciler, runtime.permits)
+    _on_signal(threads.request_stop, HintConsumer.request_stop)
     threads.start()
     log.info("worker started", installation=runtime.installation.id)
     try:
-        consumer.start()
-        log.info("worker stopping", code=consumer.exitcode)
+        receive_hints(celery, runtime.settings.worker_threads, runtime.stopping)
+        log.info("worker stopping")
     finally:
         threads.stop()
         runtime.database.close()
     log.info("worker stopped")
+
+
+def receive_hints(celery: Celery, threads: int, stopping: threading.Event) -> None:
+    """Until `stopping` and the consumer's request to stop. A consumer that ends before is followed by another one."""
+    while not stopping.is_set():
+        consumer = HintConsumer(celery, threads)
+        consumer.start()
+        if not stopping.is_set():
+            log.error("the consumer of hints ended", code=consumer.exitcode)
+            stopping.wait(RECONNECT_SECONDS)
 
 
 def _inventory(runtime: Runtime) -> None:

@@ -14,6 +14,7 @@ from app.prerequisites import ensure_operator_key
 from app.settings import Settings
 from tests.api.conftest import Caller, new_tenant, serving
 from tests.api.fleet import Fleet
+from tests.redis_proxy import ENDING, REPLIES, running
 
 
 class Clock:
@@ -96,6 +97,29 @@ async def test_without_redis_each_process_counts_alone_and_forgets_nothing(clock
         await counts.sync()
     assert limits.hit("a").remaining == 1
     await counts.close()
+
+
+@pytest.mark.parametrize("command", ["HINCRBY", "EXPIRE"])
+async def test_what_redis_refuses_is_counted_once_later(
+    broker_url: str, clock: Clock, kept_redis: redis.Redis, command: str
+) -> None:
+    """Each error reply that leaves the connection open, at each command."""
+    limits = RateLimiter("100/hour", name="test", clock=clock)
+    replies = sorted(set(REPLIES) - ENDING)
+    with running(broker_url) as proxy:
+        counts = SharedCounts([limits], proxy.url, clock=clock)
+        for reply in replies:
+            limits.hit("a")
+            proxy.refuse(reply, command)
+            with pytest.raises(RedisError):
+                await counts.sync()
+            proxy.relent()
+        await counts.sync()
+        await counts.close()
+    assert limits.peek("a").remaining == 100 - len(replies)
+    [key] = kept_redis.keys("gpulease:rate:*")
+    assert kept_redis.hgetall(key) == {b"a": str(len(replies)).encode()}
+    assert 3600 < kept_redis.ttl(key) <= 7200
 
 
 async def test_answers_tell_what_is_left_and_a_refusal_when_to_come_back(

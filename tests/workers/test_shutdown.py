@@ -98,7 +98,7 @@ def test_every_line_of_output_is_json_also_while_redis_is_away(fleet: Fleet, tmp
     away = f"redis://127.0.0.1:{free_port()}/0"
     with running(fleet, tmp_path, kind, GPULEASE_BROKER_URL=away, PYTHONWARNINGS="always") as process:
         if kind == "worker":
-            assert wait_until(lambda: any("Cannot connect" in line for line in process.lines()), timeout=PATIENCE)
+            assert wait_until(lambda: any("Redis is away" in line for line in process.lines()), timeout=PATIENCE)
         assert process.stop() < PATIENCE / 2
     entries = [json.loads(line) for line in process.lines()]
     assert all(entry["level"] and entry["timestamp"] and entry["event"] for entry in entries)

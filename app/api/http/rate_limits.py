@@ -121,6 +121,8 @@ class SharedCounts:
         self._limiters = tuple(limiters)
         self._clock = clock
         self._silent_until = 0.0
+        self._endless: dict[str, tuple[int, float]] = {}
+        """Keys in Redis that have no end yet: the seconds that they are to last, and until when that is tried."""
         self._redis = redis.asyncio.Redis.from_url(
             broker_url, socket_timeout=_SOCKET_SECONDS, socket_connect_timeout=_SOCKET_SECONDS, driver_info=_DRIVER
         )
@@ -136,22 +138,33 @@ class SharedCounts:
             _log.warning("rate limits are counted by this process alone", error=type(error).__name__)
 
     async def sync(self) -> None:
-        """Adds the pending counts to Redis and reads the sums. Raises RedisError or OSError; the counts stay pending then."""
+        """Adds the pending counts to Redis and reads the sums. Raises RedisError or OSError.
+
+        Each answer is judged by itself: what Redis refused is sent again, and nothing else. An error that ends the
+        connection leaves the answers after it unknown, and these counts may be added twice.
+        """
         counted = [each for each in (limiter.counted() for limiter in self._limiters) if each.windows]
-        if not counted:
-            return
-        sent: list[tuple[_Window, int]] = []
+        now = self._clock()
+        self._endless |= {each.key: (2 * each.seconds, now + 2 * each.seconds) for each in counted}
+        self._endless = {key: ends for key, ends in self._endless.items() if ends[1] > now}
+        sent = [(each.key, *window, window[1].pending) for each in counted for window in each.windows.items()]
+        ends = list(self._endless.items())
         async with self._redis.pipeline(transaction=False) as pipeline:
-            for each in counted:
-                for identity, window in each.windows.items():
-                    pipeline.hincrby(each.key, identity, window.pending)
-                    sent.append((window, window.pending))
-            for each in counted:
-                pipeline.expire(each.key, 2 * each.seconds)
-            sums = (await pipeline.execute())[: len(sent)]
-        for (window, amount), total in zip(sent, sums, strict=True):
-            window.total = int(total)
-            window.pending -= amount
+            for key, identity, _, amount in sent:
+                pipeline.hincrby(key, identity, amount)
+            for key, (seconds, _) in ends:
+                pipeline.expire(key, seconds)
+            answers = await pipeline.execute(raise_on_error=False)
+        refused = [answer for answer in answers if isinstance(answer, Exception)]
+        for (_, _, window, amount), total in zip(sent, answers, strict=False):
+            if total not in refused:
+                window.total = int(total)
+                window.pending -= amount
+        for (key, _), answer in zip(ends, answers[len(sent) :], strict=True):
+            if answer not in refused:
+                del self._endless[key]
+        if refused:
+            raise refused[0]
 
     async def close(self) -> None:
         """Closes the connection."""
