@@ -1,9 +1,11 @@
 """The idle floor of a tenant: an operator's rule for all of its leases, which members cannot weaken."""
 
+from datetime import timedelta
 from typing import Any
 
+from app.db.leases import idleness
 from app.db.tenancy import tenants as statements
-from app.domain.idleness import IdleFloor
+from app.domain.idleness import IdleFloor, longest_keep
 from app.domain.ids import is_typeid
 from app.services import audit
 from app.services.context import ServiceContext
@@ -28,16 +30,24 @@ class IdleFloorService:
         return IdleFloor.from_json(rows[0]["idle_floor"])
 
     async def set(self, principal: Principal, tenant_id: str, floor: IdleFloor | None) -> None:
-        """It applies to running leases at once. None removes the floor. Raises ResourceNotFound."""
+        """It applies to running leases at once, and bounds what they were kept before. None removes the floor.
+
+        Leases are locked before their tenant, as by every change of a lease that reserves quota. Raises ResourceNotFound.
+        """
         _check_id(tenant_id)
         after: Any = None if floor is None else floor.as_json()
+        most = longest_keep(floor)
         async with self._database.transaction(None) as connection:
+            if most is not None:
+                await connection.execute(idleness.lock_live(tenant_id))
             before = (await connection.execute(statements.get(tenant_id, within=None, lock=True))).mappings().first()
             if before is None:
                 raise ResourceNotFound
             if before["idle_floor"] == after:
                 return
             await connection.execute(statements.change(tenant_id, {"idle_floor": after}))
+            if most is not None:
+                await connection.execute(idleness.bound_keeps(tenant_id, timedelta(seconds=most)))
             action = "tenant.idle_floor.clear" if floor is None else "tenant.idle_floor.set"
             was = {"idle_floor": before["idle_floor"]}
             await audit.record(

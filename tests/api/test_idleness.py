@@ -127,6 +127,26 @@ async def test_a_floor_applies_at_once_and_bounds_a_keep(operator: Caller, alice
     assert (await operator.post(f"{path}/keep", json={"seconds": 7201})).status_code == 200
 
 
+async def test_a_floor_bounds_what_was_kept_before_it(
+    operator: Caller, alice: Caller, bob: Caller, fleet: Fleet
+) -> None:
+    """A year that a member kept its lease the day before counts for no longer than one call from now on may keep it."""
+    kept, short = await idle_lease(alice, fleet), await idle_lease(alice, fleet)
+    others = await idle_lease(bob, fleet)
+    for caller, path, seconds in ((alice, kept, 31_536_000), (alice, short, 3600), (bob, others, 31_536_000)):
+        assert (await caller.post(f"{path}/keep", json={"seconds": seconds})).status_code == 200
+    floor = f"/v1/tenants/{alice.tenant_id}/idle-floor"
+    assert (await operator.put(floor, json={**FLOOR, "max_keep_seconds": None})).status_code == 200
+    assert seconds_from(await shown(alice, kept)) > 31_000_000
+    assert (await operator.put(floor, json=FLOOR)).status_code == 200
+    assert seconds_from(await shown(alice, kept)) == pytest.approx(1800 + 7200, abs=60)
+    assert seconds_from(await shown(alice, short)) == pytest.approx(1800 + 3600, abs=60)
+    assert seconds_from(await shown(bob, others)) > 31_000_000
+    assert (await operator.post(f"{kept}/keep", json={"seconds": 31_536_000})).status_code == 200
+    assert (await operator.put(floor, json=FLOOR)).status_code == 200
+    assert seconds_from(await shown(alice, kept)) > 31_000_000, "an operator's exception stays while the floor does"
+
+
 async def test_the_evidence_stays_with_the_lease(alice: Caller, fleet: Fleet) -> None:
     path = await idle_lease(alice, fleet)
     assert (await alice.get(f"{path}/idle-evidence")).status_code == 404

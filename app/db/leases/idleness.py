@@ -20,6 +20,7 @@ from sqlalchemy import (
     cast,
     func,
     literal_column,
+    not_,
     or_,
     select,
     update,
@@ -34,6 +35,7 @@ from app.db.schema.tables import gpu_latest, lease, tenant
 from app.domain.idleness import LAST_NOTICE, LAST_WARNING, STALE_AFTER, IdleFloor, Idleness, effective_rule
 from app.domain.ids import LeaseId
 from app.domain.lease_requests import IdleAction, IdleRule
+from app.domain.leases import TERMINAL
 
 _ZERO, _LAST_NOTICE = literal_column("0", Integer), literal_column(str(LAST_NOTICE), Integer)
 _ONE = literal_column("1", Integer)
@@ -126,6 +128,24 @@ def still_idle(idleness: Idleness, period: float) -> Mapping[str, Any]:
 
 def _stale(period: float) -> timedelta:
     return timedelta(seconds=STALE_AFTER * period)
+
+
+# --- floors ----------------------------------------------------------------------------------
+
+_LIVE = not_(lease.c.state.in_([literal_column(f"'{state}'") for state in sorted(TERMINAL)]))
+
+
+def lock_live(tenant_id: str) -> AnySelect:
+    """Locks the live leases of a tenant. No keep of them begins or goes on until the transaction ends."""
+    mine = select(lease.c.id).where(lease.c.tenant_id == tenant_id, _LIVE)
+    return mine.order_by(lease.c.id).with_for_update(key_share=True)
+
+
+def bound_keeps(tenant_id: str, most: timedelta) -> Update:
+    """No live lease of the tenant is kept for longer than `most` from now. Call it after `lock_live`."""
+    longest = func.now() + most
+    mine = (lease.c.tenant_id == tenant_id, _LIVE, lease.c.keep_until > longest)
+    return update(lease).where(*mine).values(keep_until=longest)
 
 
 # --- notices ---------------------------------------------------------------------------------
