@@ -11,6 +11,7 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.db.core.tenant_scope import parameter
+from app.db.events import notices
 from app.db.events.events import NewEvent
 from app.db.leases import statements, transitions
 from app.db.leases.spend_caps import CAP_CHANGES
@@ -224,9 +225,8 @@ async def _extend(
 async def move_expiry(connection: AsyncConnection, principal: Principal, row: Any, until: datetime) -> Any:
     """Writes the later expiry of a locked lease, with its event. Call `recommit` after it."""
     event = NewEvent(LeaseExtended(expires_at=until), principal.request_id)
-    # warnings that would have been due before the extension are not sent for the new end
-    told = {"expiry_told_for": until, "expiry_told_seconds": int((until - row.as_of).total_seconds())}
-    return await _written(connection, principal, row.id, event, {"expires_at": until, **told, **transitions.WAKE})
+    values = {"expires_at": until, **notices.EXTENDED, **transitions.WAKE}
+    return await _written(connection, principal, row.id, event, values, {"until": until})
 
 
 async def recommit(

@@ -80,6 +80,23 @@ async def test_extending_adds_to_the_term_and_wakes_a_worker_to_write_the_deadli
     assert fleet.run("SELECT type FROM event ORDER BY row_id DESC LIMIT 1") == [{"type": "lease.extended"}]
 
 
+async def test_an_extension_behind_the_spend_cap_leaves_what_was_told_of_the_end(alice: Caller, fleet: Fleet) -> None:
+    lease_id = await make(alice)
+    fleet.run(
+        "UPDATE lease SET expires_at = now() + interval '1 hour', cost_reached_at = now() + interval '119 seconds',"
+        " expiry_told_for = now() + interval '119 seconds', expiry_told_seconds = 120"
+    )
+    answer = await alice.post(f"/v1/leases/{lease_id}/extend", json={"extend_by_seconds": 3600})
+    assert answer.status_code == 200, answer.text
+    told = "SELECT expiry_told_seconds, expiry_told_for = least(expires_at, cost_reached_at) AS same FROM lease"
+    assert fleet.run(told) == [{"expiry_told_seconds": 120, "same": True}]
+    fleet.run("UPDATE lease SET cost_reached_at = NULL")
+    await alice.post(f"/v1/leases/{lease_id}/extend", json={"extend_by_seconds": 60})
+    [row] = fleet.run(told)
+    assert row["same"]
+    assert row["expiry_told_seconds"] == pytest.approx(7260, abs=60)
+
+
 async def test_a_lease_is_extended_to_a_time(alice: Caller) -> None:
     lease_id = await make(alice)
     before = datetime.fromisoformat((await alice.get(f"/v1/leases/{lease_id}")).json()["expires_at"])

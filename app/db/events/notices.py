@@ -90,6 +90,22 @@ def tell_expiring(lease_id: LeaseId, event: LeaseExpiringSoon) -> Bound[AnyInser
     )
 
 
+_EXTENDED_TO = bindparam("until", type_=Time)
+_NEW_END = func.least(_EXTENDED_TO, lease.c.cost_reached_at)
+_MOVED = _NEW_END > _ENDS_AT
+EXTENDED = {
+    "expiry_told_for": case((_MOVED, _NEW_END), else_=lease.c.expiry_told_for),
+    "expiry_told_seconds": case(
+        (_MOVED, cast(func.ceil(func.extract("epoch", _NEW_END - func.now())), Integer)),
+        else_=lease.c.expiry_told_seconds,
+    ),
+}
+"""Values of an extension to `until`: warnings that were due before it are not sent for the new end.
+
+Where the spend cap is first, the end stays, and so does what was told of it.
+"""
+
+
 _CAP_SHARE: ColumnElement[Any] = literal_column("0.8")
 _SPENT = accrued(lease, func.now())
 _CAP_NEAR = (lease.c.max_cost.is_not(None), not_(lease.c.cap_told), lease.c.max_cost * _CAP_SHARE <= _SPENT)

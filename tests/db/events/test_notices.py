@@ -1,13 +1,16 @@
 """What comes with time or with use is told once."""
 
+from datetime import timedelta
 from decimal import Decimal
 from typing import Any
 
 from sqlalchemy import update
 
 from app.db.events import notices
+from app.db.events.events import NewEvent
+from app.db.leases.transitions import write
 from app.db.schema.tables import event, lease, quota
-from app.domain.events import LeaseExpiringSoon
+from app.domain.events import LeaseExpiringSoon, LeaseExtended
 from tests.db.store import ENDED, Store, ago, ahead
 
 SOON = (600, 60)
@@ -67,6 +70,27 @@ def test_a_lease_that_was_extended_is_told_again_before_its_new_end(store: Store
     assert told(store) == []
     store.write(lease, lease_id, expires_at=ahead("5 minutes"), expiry_told_for=ago("1 hour"))
     assert told(store) == [(lease_id, 600)]
+
+
+def test_an_extension_that_does_not_move_the_end_repeats_no_warning(store: Store) -> None:
+    given = {"created_at": ago("1 hour"), "expiry_warnings": [600, 120, 60]}
+    capped = store.lease(expires_at=ahead("1 hour"), cost_reached_at=ahead("9 minutes"), **given)
+    later = store.lease(expires_at=ahead("9 minutes"), cost_reached_at=ahead("20 minutes"), **given)
+    assert sorted(told(store)) == sorted([(capped, 600), (later, 600)])
+    for lease_id in (capped, later):
+        extend(store, lease_id)
+    assert told(store) == []
+    store.write(lease, capped, cost_reached_at=ahead("110 seconds"))
+    assert told(store) == [(capped, 120)]
+    store.write(lease, later, cost_reached_at=ahead("19 minutes"))
+    assert told(store) == [], "the end became earlier, and no warning before it is due"
+
+
+def extend(store: Store, lease_id: Any) -> None:
+    until = store.now() + timedelta(hours=2)
+    data = NewEvent(LeaseExtended(expires_at=until))
+    values = {"expires_at": until, **notices.EXTENDED}
+    store.run(write(lease_id, data, given={"until": until}, values=values))
 
 
 def test_what_an_earlier_version_told_is_not_repeated(store: Store) -> None:
