@@ -29,6 +29,7 @@ _ADVICE: Mapping[str, str] = {
     "group_incomplete": "create a new group, or grow this one later",
     "group_member_lost": "create the group again, with on_member_loss replace or a smaller min_size",
     "image_missing": "choose one of `gpulease images` with --image",
+    "request_too_long": "let the start-up script fetch a part of itself, or give the lease fewer SSH keys",
     "region_not_listed": "use another region, or ask an operator: `gpulease ops accounts` shows the listing",
     "interrupted": "use --market on_demand, or --on-interruption replace",
     "expired": "create a lease with a longer --ttl",

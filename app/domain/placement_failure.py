@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from app.domain.boot_sizes import TOO_LONG
 from app.domain.error_kinds import ErrorKind
 from app.domain.placement import Exclusion, Ranking
 from app.domain.provider_messages import provider_words, public_answer, public_code
@@ -85,7 +86,17 @@ def could_not_ask(error: str | None) -> Reason:
     return Reason(ReasonCode.PROVIDER_ERROR, f"the provider could not be asked: {error or 'no code'}", Origin.PROVIDER)
 
 
+REQUEST_TOO_LONG = Reason(
+    ReasonCode.REQUEST_TOO_LONG,
+    "the start-up script and the SSH keys are too long for every offering that fits",
+    Origin.USER,
+)
+"""gpulease found this itself, so no later try can succeed."""
+
+
 def _from_errors(errors: Sequence[dict[str, Any]]) -> Reason:
+    if all(error.get("code") == TOO_LONG for error in errors):
+        return REQUEST_TOO_LONG
     if all(error.get("class") in _ACCOUNT_REFUSED for error in errors):
         return replace(AUTH, provider_message=provider_words(errors[-1]))
     kinds = {error.get("class") for error in errors}

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
+from app.domain.boot_sizes import TOO_LONG
 from app.domain.error_kinds import ErrorKind
 
 _BY_CLASS: Mapping[str, str] = MappingProxyType(
@@ -49,9 +50,10 @@ _BY_CODE: Mapping[str, str] = MappingProxyType(
         "Server.SpotInstanceTermination": "the provider took the spot VM back",
         "Server.SpotInstanceShutdown": "the provider took the spot VM back",
         "Server.InternalError": "an error at the provider ended it",
+        TOO_LONG: "the start-up script and the SSH keys are too long for a launch there",
     }
 )
-"""By the provider's code for the end of a VM."""
+"""By the provider's code for the end of a VM, or by gpulease's own."""
 
 _UNEXPLAINED = "operators of the installation see what the provider answered"
 

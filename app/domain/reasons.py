@@ -17,6 +17,7 @@ class ReasonCode(StrEnum):
     LAUNCH_TIMEOUT = "launch_timeout"
     BOOT_TIMEOUT = "boot_timeout"
     IMAGE_MISSING = "image_missing"
+    REQUEST_TOO_LONG = "request_too_long"
     REGION_NOT_LISTED = "region_not_listed"
     RELEASED_BY_USER = "released_by_user"
     RELEASED_BY_OPERATOR = "released_by_operator"

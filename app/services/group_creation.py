@@ -123,7 +123,9 @@ async def _create(
         if checked.refusal is not None or best is None:
             await check_terms(connection, tenant_id, ttl)
             raise checked.refusal or no_offering(checked, operator=principal.is_operator)
-        lease = await with_ssh_keys(connection, checked.new, tenant_id=tenant_id, key_id=principal.key_id)
+        lease = await with_ssh_keys(
+            connection, checked.new, tenant_id=tenant_id, key_id=principal.key_id, in_group=True
+        )
     await connection.execute(writes.share_tenant(tenant_id))  # its set of budgets then changes in no try
     claims = await reserve(connection, needs)
     with about_lease():

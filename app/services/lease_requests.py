@@ -10,7 +10,7 @@ from app.domain.quotes import Quote
 from app.services.errors import FieldError, InvalidRequest, QuoteExpired
 
 LARGEST_STARTUP_SCRIPT = 12 * 1024
-"""Bytes of UTF-8. EC2 accepts 16 KiB of user data, which must also hold our own part."""
+"""Bytes of UTF-8. `app.domain.boot_sizes` limits them once compressed, together with the SSH keys."""
 
 _LONGEST_INTERPRETER = 127
 """Bytes after `#!` that every kernel reads (execve(2): 127 before Linux 5.1, 255 since)."""

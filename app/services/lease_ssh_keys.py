@@ -8,6 +8,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.db.core.engine import fetch
 from app.db.tenancy import ssh_keys as statements
+from app.domain.boot_sizes import check_boot_size
 from app.domain.ids import KeyId, TenantId
 from app.domain.ssh_keys import check_total, distinct
 from app.services.errors import FieldError, InvalidRequest
@@ -19,9 +20,21 @@ Row = Mapping[str, Any]
 
 
 async def with_ssh_keys(
-    connection: AsyncConnection, new: CreateLease, *, tenant_id: TenantId, key_id: KeyId
+    connection: AsyncConnection, new: CreateLease, *, tenant_id: TenantId, key_id: KeyId, in_group: bool = False
 ) -> CreateLease:
-    """The call with the public keys in its request, and the names of the stored ones. Raises InvalidRequest."""
+    """The call with the public keys in its request, and the names of the stored ones.
+
+    Raises InvalidRequest, also when a cloud cannot launch a VM with all these keys and the script.
+    """
+    resolved = await _resolved(connection, new, tenant_id, key_id)
+    try:
+        check_boot_size(resolved.startup_script, resolved.request.ssh_public_keys, in_group=in_group)
+    except ValueError as error:
+        raise InvalidRequest(errors=[FieldError("#/body/startup_script", str(error))]) from None
+    return resolved
+
+
+async def _resolved(connection: AsyncConnection, new: CreateLease, tenant_id: TenantId, key_id: KeyId) -> CreateLease:
     if new.ssh_keys == ():
         return new
     references = list(new.ssh_keys or ())

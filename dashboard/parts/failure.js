@@ -16,6 +16,7 @@ const ADVICE = {
   provider_error: `Try again in a few minutes. ${OTHERS}`,
   launch_timeout: `Try again. ${OTHERS}`,
   boot_timeout: "Read the console output below. Check the start-up script and the image.",
+  request_too_long: "Let the start-up script fetch a part of itself, or give the lease fewer SSH keys.",
   image_missing: "Choose another image or region, or ask an operator to configure the image.",
   region_not_listed: "Try again in a minute: gpulease has not listed this region yet.",
   interrupted: "Use the market on demand, or replace the VM on interruption, and store checkpoints.",

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from app.domain.boot_sizes import TOO_LONG
 from app.domain.offerings import Offering
 from app.domain.placement import Ranking, Requirements, rank
 from app.domain.placement_failure import NO_ANSWER, could_not_ask, not_listed, why_exhausted
@@ -41,6 +42,13 @@ def test_refusals_of_one_kind_name_that_kind(kind: str, code: ReasonCode) -> Non
     assert "InsufficientInstanceCapacity" in reason.message
     assert "none in us-east-1a" not in reason.message
     assert reason.provider_message == "InsufficientInstanceCapacity: none in us-east-1a"
+
+
+def test_a_request_that_is_too_long_everywhere_is_the_callers_and_no_later_try_helps() -> None:
+    own = {"class": "InvalidSpec", "code": TOO_LONG, "message": "keys and script make 17000 bytes"}
+    reason = why(own, own)
+    assert (reason.code, reason.origin, reason.retryable) == (ReasonCode.REQUEST_TOO_LONG, Origin.USER, False)
+    assert why(own, ERROR).retryable, "a cloud with more room may have capacity later"
 
 
 def test_refusals_of_several_kinds_are_a_lack_of_capacity() -> None:

@@ -17,6 +17,7 @@ from app.api.schemas.gpu_wishes import (
     WantedProof,
 )
 from app.api.schemas.lease_fields import ExpiryWarnings, Labels, QuoteId
+from app.domain.boot_sizes import MOST_ALONE, MOST_IN_GROUP
 from app.domain.lease_actions import LaterExpiry
 from app.domain.lease_requests import (
     BenchmarkWish,
@@ -145,7 +146,8 @@ class NewLease(Body):
         | None,
         Field(
             description=(
-                "A script that root runs at the VM's first boot; at most 12 KiB. It begins with `#!` and the absolute "
+                "A script that root runs at the VM's first boot; at most 12 KiB. Together with the SSH keys it has at most "
+                f"{MOST_ALONE} bytes once compressed, in a group {MOST_IN_GROUP}. It begins with `#!` and the absolute "
                 "path of an interpreter, at each cloud. Line ends `\\r\\n` become `\\n`. The API never returns it "
                 "to viewers. It is deleted when the lease ends."
             ),

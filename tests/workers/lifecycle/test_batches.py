@@ -10,6 +10,7 @@ import pytest
 from sqlalchemy import func, select, update
 
 from app.db.schema.tables import attempt, lease, provider_bucket
+from app.domain.boot_sizes import TOO_LONG
 from app.domain.tokens import agent_hash, host_key_hash, slot_token
 from cloudsim.user_data import first_boot
 from tests.workers.fleet import ACCOUNT, REGION, Fleet
@@ -342,7 +343,7 @@ def test_an_attempt_that_cannot_be_planned_alone_tries_the_next_offering(
 
     def only_the_leader(self: AwsProvider, spec: LaunchSpec) -> Params:
         if planned:
-            raise InvalidSpec("too long", code="InvalidUserData.TooLong")
+            raise InvalidSpec("too long", code=TOO_LONG)
         planned.append(plan(self, spec))
         return planned[0]
 
@@ -354,4 +355,4 @@ def test_an_attempt_that_cannot_be_planned_alone_tries_the_next_offering(
         fleet.drive_to(leader, "released")
         fleet.drive(lambda: fleet.attempts(other)[0].state == "refused")
     assert fleet.runs() == 0
-    assert fleet.attempts(other)[0].error["code"] == "InvalidUserData.TooLong"
+    assert fleet.attempts(other)[0].error["code"] == TOO_LONG

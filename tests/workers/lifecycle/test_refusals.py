@@ -4,10 +4,14 @@ from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
+import pytest
+
 from app.db.tenancy import quotas
 from app.domain.ids import LeaseId
 from app.settings import AccountSettings, Settings
 from tests.workers.fleet import ACCOUNT, LEAST, Fleet
+from tests.workers.providers.aws.test_userdata import noise
+from workers.providers.aws import userdata
 from workers.providers.aws.adapter import AwsProvider
 from workers.providers.aws.settings import AwsAccount
 from workers.providers.errors import InsufficientCapacity
@@ -93,6 +97,18 @@ def test_a_missing_image_is_told_as_such(fleet: Fleet) -> None:
     failed = fleet.drive_to(fleet.create(), "failed")
     assert failed.reason["code"] == "image_missing"
     assert fleet.runs() == 0
+
+
+def test_what_is_too_long_for_a_launch_ends_the_lease_at_once_and_is_never_tried_again(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(userdata, "LIMIT", 1024)
+    lease_id = fleet.create(wait_seconds=600, script=f"#!/bin/sh\n{noise(4096)}")
+    failed = fleet.drive_to(lease_id, "failed")
+    shown = {name: failed.reason[name] for name in ("code", "origin", "retryable")}
+    assert shown == {"code": "request_too_long", "origin": "user", "retryable": False}
+    assert failed.ended_at < failed.wait_until
+    assert (fleet.runs(), fleet.attempts(lease_id)) == (0, [])
 
 
 def test_throttling_never_fails_a_lease(fleet: Fleet) -> None:

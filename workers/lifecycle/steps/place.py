@@ -244,8 +244,9 @@ def _show_unlisted(ctx: StepContext, not_ready: Sequence[_NotReady]) -> None:
 
 
 def _wait_or_give_up(ctx: StepContext, candidates: tuple[Offering, ...], reason: Reason) -> Rest | None:
+    """A reason that lies in the request itself ends the lease at once, whatever its `wait_seconds`."""
     forming = ctx.lease.membership is not None and ctx.lease.membership.forming
-    if ctx.now >= ctx.lease.wait_until and not forming:
+    if (ctx.now >= ctx.lease.wait_until or reason.origin is Origin.USER) and not forming:
         begin_release(ctx, reason)
         return None
     outdated = ctx.lease.reason is None or ctx.lease.reason.code is ReasonCode.REGION_NOT_LISTED

@@ -14,6 +14,7 @@ from email.message import EmailMessage
 from email.policy import EmailPolicy
 from typing import Any
 
+from app.domain.boot_sizes import TOO_LONG
 from workers.providers.common import agent, group_node, host_keys, slot_tokens, ssh_keys
 from workers.providers.errors import InvalidSpec
 from workers.providers.types import LaunchSpec
@@ -38,7 +39,7 @@ def packed(spec: LaunchSpec, own: Mapping[str, Any], limit: int, *, slot: str = 
     if len(data) > limit:
         script = len((spec.startup_script or "").encode())
         msg = f"keys and start-up script make {len(data)} bytes of user data, at most {limit} fit (script: {script})"
-        raise InvalidSpec(msg, code="InvalidUserData.TooLong")
+        raise InvalidSpec(msg, code=TOO_LONG)
     return base64.b64encode(data).decode("ascii")
 
 

@@ -6,6 +6,7 @@ All that comes from outside stands in the script as base64, so that nothing can 
 import base64
 import shlex
 
+from app.domain.boot_sizes import TOO_LONG
 from workers.providers.common import agent, group_node, host_keys, slot_tokens, ssh_keys
 from workers.providers.errors import InvalidSpec
 from workers.providers.gcp import resource_tags
@@ -58,7 +59,7 @@ def items(spec: LaunchSpec) -> list[dict[str, str]]:
     for key, value in values.items():
         size = len(value.encode())
         if size > LIMIT:
-            raise InvalidSpec(f"metadata {key} has {size} bytes, at most {LIMIT} fit", code="metadata.TooLong")
+            raise InvalidSpec(f"metadata {key} has {size} bytes, at most {LIMIT} fit", code=TOO_LONG)
     return [{"key": key, "value": value} for key, value in values.items()]
 
 
