@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable
 
 import pytest
-from sqlalchemy import select
+from sqlalchemy import select, text, update
 
 from app.db.leases import proofs as statements
 from app.db.schema.tables import attempt, bad_gpu, lease
@@ -155,6 +155,19 @@ def test_a_gpu_that_fails_later_is_treated_as_the_lease_wishes(fleet: Fleet, wis
     # root in the VM can forge what an active lease reports: nobody else feels it
     assert fleet.cooling() == []
     assert fleet.runtime.database.all(select(bad_gpu.c.uuid)) == []
+
+
+def test_a_replacement_goes_elsewhere_also_when_the_end_of_the_failed_vm_shows_late(fleet: Fleet) -> None:
+    """A cloud that forgets ended VMs tells no time of the end: the VM was last seen long before."""
+    lease_id = fleet.create(on_gpu_failure="replace", proof="off")
+    fleet.drive_to(lease_id, "active")
+    break_gpu(fleet, lease_id)
+    fleet.drive(lambda: fleet.attempts(lease_id)[0].vm_state == "gone")
+    long_ago = {"vm_state_at": attempt.c.vm_state_at - text("interval '1 hour'")}
+    fleet.runtime.database.run(update(attempt).where(attempt.c.lease_id == lease_id).values(long_ago))
+    fleet.drive(lambda: len(fleet.attempts(lease_id)) > 1)
+    first, second = fleet.attempts(lease_id)
+    assert second.zone != first.zone
 
 
 def test_the_token_of_an_agent_is_stored_as_its_hash_only(fleet: Fleet) -> None:
