@@ -93,12 +93,11 @@ class Agents:
             again = partial(self._send_proof, machine, boot, proof, fails=fails, tries=tries - 1)
             self._later(self._random.uniform(1, 4), again)
             return
-        agent = complete(self._agents.find((machine.agent or {})["token"]))
-        if agent is None:
-            return
         self._grounds.trace.tell(f"{machine.id} sends the proof of boot {boot}, {'failing' if fails else 'good'}")
         try:
-            complete(self._proofs.accept(agent, proof, "simulated"))
+            complete(self.prove((machine.agent or {})["token"], proof))
+        except InvalidToken:
+            return
         except RateLimited:  # the program has not seen the VM run
             self._grounds.scheduler.count("agent: proof refused, sent too early")
             again = partial(self._send_proof, machine, boot, proof, fails=fails, tries=tries)
@@ -108,19 +107,31 @@ class Agents:
         truth.delivered.append((self._grounds.scheduler.now, fails))
         self._later(self._period * self._random.random(), partial(self._sample, machine, boot))
 
+    async def prove(self, token: str, proof: dict[str, Any]) -> None:
+        """As `POST /v1/agent/proof`. Raises ServiceError."""
+        agent = await self._agents.find(token)
+        if agent is None:
+            raise InvalidToken
+        await self._proofs.accept(agent, proof, "simulated")
+
     def _proof(self, machine: Machine, truth: GpuTruth) -> dict[str, Any]:
-        at = self._grounds.scheduler.time.timestamp()
+        return {
+            **self.report_of(f"{machine.id} boot {truth.boot}"),
+            "gpus": gpus_of(machine, truth.fault),
+            "xids": _xids(truth.fault),
+        }
+
+    def report_of(self, boot_id: str) -> dict[str, Any]:
+        """What a proof at this moment has besides its GPUs and Xids."""
         return {
             "version": 1,
             "agent": "simulated",
-            "at": at,
-            "boot_id": f"{machine.id} boot {truth.boot}",
+            "at": self._grounds.scheduler.time.timestamp(),
+            "boot_id": boot_id,
             "vendor": "nvidia",
             "source": "nvml",
             "driver_version": "580.1",
             "cuda_version": "13.0",
-            "gpus": _gpus(machine, truth.fault),
-            "xids": _xids(truth.fault),
             "errors": [],
         }
 
@@ -143,7 +154,7 @@ class Agents:
                 "remap_failed": gpu["remap_failed"],
                 "recovery_action": gpu["recovery_action"],
             }
-            for gpu in _gpus(machine, truth.fault)
+            for gpu in gpus_of(machine, truth.fault)
         ]
         truth.unsent = [*truth.unsent, {"at": scheduler.time.timestamp(), "gpus": gpus}][-_MOST_UNSENT:]
         if self._random.random() >= self.weather.gap:
@@ -164,7 +175,7 @@ class Agents:
             "benchmark": None,
         }
         try:
-            complete(self._accept((machine.agent or {})["token"], orjson.dumps(body)))
+            complete(self.accept((machine.agent or {})["token"], orjson.dumps(body)))
         except InvalidToken:
             truth.unsent = []
             return
@@ -175,7 +186,8 @@ class Agents:
         truth.accepted += [(one["at"], [gpu["utilization"] for gpu in one["gpus"]] == idle) for one in truth.unsent]
         truth.unsent = []
 
-    async def _accept(self, token: str, body: bytes) -> None:
+    async def accept(self, token: str, body: bytes) -> None:
+        """As `POST /v1/agent/samples`. Raises ServiceError."""
         try:
             await self._samples.accept(token, body)
         finally:
@@ -195,7 +207,8 @@ def console_line(agent: Mapping[str, Any], proof: Mapping[str, Any]) -> str:
     return f"gpulease-proof {orjson.dumps(line).decode()}"
 
 
-def _gpus(machine: Machine, fault: Fault) -> list[dict[str, Any]]:
+def gpus_of(machine: Machine, fault: Fault) -> list[dict[str, Any]]:
+    """The GPUs of a machine with this fault, as its proof names them."""
     gpu, _ = TYPES[machine.kind]
     count = gpu.count - 1 if fault is Fault.MISSING else gpu.count
     return [

@@ -8,15 +8,18 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from sqlalchemy import text, true
+from sqlalchemy import select, text, true
 
 from app.db.core.prepared import Bound
 from app.db.events.events import NewEvent
+from app.db.fleet import gpu_benchmarks, offering_stats
 from app.db.fleet.inventory import Observed
 from app.db.gpus import rollup
 from app.db.leases import attempts, claims, transitions
 from app.db.leases import idleness as idleness_statements
+from app.db.leases import proofs as proof_statements
 from app.db.operations import brakes
+from app.db.schema.tables import bad_gpu
 from app.domain import gpu_protocol, group_decisions, idleness, lifecycle, proofs
 from app.domain import inventory as rules
 from app.domain.group_decisions import decide_group
@@ -25,6 +28,7 @@ from app.domain.groups import GroupFacts, GroupState
 from app.domain.ids import LeaseId
 from app.domain.leases import AttemptState, Lease, VmState
 from app.domain.lifecycle import Rest, Verify
+from app.domain.reasons import ReasonCode
 from workers.accounts import error_json
 from workers.brakes import Braked
 from workers.groups import coordinator
@@ -227,6 +231,35 @@ def the_tenant_is_asked_at_admission_alone(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(attempts, "_SEND", attempts._send())
 
 
+def one_tenant_makes_gpus_known_as_bad(patch: pytest.MonkeyPatch) -> None:
+    """The GPUs of a forged proof are rejected in every tenant's VMs."""
+
+    def by_anybody(_provider: str, _region: str, _tenant_id: str, uuids: Sequence[str]) -> Bound[Any]:
+        return Bound(select(bad_gpu.c.uuid).distinct().where(bad_gpu.c.uuid.in_(uuids)), {})
+
+    patch.setattr(proof_statements, "known_bad", by_anybody)
+
+
+def one_tenant_sets_offerings_aside(patch: pytest.MonkeyPatch) -> None:
+    """What VMs of one tenant report of their GPUs concerns the offering at once."""
+    patch.setattr(offering_stats, "FORGEABLE", frozenset())
+
+
+def a_shut_down_from_inside_is_an_interruption(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(end, "cause_of_loss", lambda *_, **__: ReasonCode.INTERRUPTED)
+
+
+def the_newest_benchmark_counts(patch: pytest.MonkeyPatch) -> None:
+    """Whoever has sent it, and whatever it says."""
+    newest = text(
+        """
+        SELECT DISTINCT ON (provider, instance_type) provider, instance_type, driver_version, 1 AS n, bf16_tflops AS bf16_tflops_p50
+        FROM gpu_benchmark ORDER BY provider, instance_type, measured_at DESC
+        """
+    )
+    patch.setattr(gpu_benchmarks, "counted", lambda: newest)
+
+
 def a_statement_always_fails(patch: pytest.MonkeyPatch) -> None:
     """PostgreSQL refuses what a job asks: that is no outage."""
     patch.setattr(rollup, "MAINTAIN_PARTITIONS", text("SELECT maintain_gpu_partitions(CAST(:keep_days AS text))"))
@@ -271,6 +304,10 @@ BROKEN: tuple[tuple[Break, int, dict[str, float]], ...] = (
     (a_required_proof_may_be_missing, 201, {**_LASTING, **_UNDISTURBED, "restored": 0.0}),
     (missing_samples_are_idle, 2, {**_LASTING, **_UNDISTURBED, "database_away": 0.0, "restored": 0.0}),
     (the_tenant_is_asked_at_admission_alone, 1, {"suspended": 1.0, "restored": 0.0}),
+    (one_tenant_makes_gpus_known_as_bad, 13, {**_LASTING, **_UNDISTURBED, "restored": 0.0, "hostile": 1.0}),
+    (one_tenant_sets_offerings_aside, 2, {**_LASTING, **_UNDISTURBED, "restored": 0.0, "hostile": 1.0}),
+    (a_shut_down_from_inside_is_an_interruption, 5, {"restored": 0.0, "hostile": 1.0}),
+    (the_newest_benchmark_counts, 2, {**_LASTING, **_UNDISTURBED, "restored": 0.0, "hostile": 1.0}),
     (a_statement_always_fails, 1, {}),
     (idle_leases_go_on, 2, {**_LASTING, **_UNDISTURBED, "database_away": 0.0, "restored": 0.0}),
 )

@@ -104,7 +104,7 @@ class Machine:
     copied: bool = False
     batch: tuple[str, int] | None = None
     agent: Mapping[str, Any] | None = None
-    """What its launch gave the agent in it: `token` and `url`. None: it has no agent."""
+    """What its launch gave the agent in it: `token` and `url`, in a batch what opens the others' reports. None: it has no agent."""
     gpus: GpuTruth | None = None
     """None: before it runs, and without an agent."""
     ready_from: float = float("inf")
@@ -247,12 +247,17 @@ class Cloud:
     def _create_slot(self, params: Mapping[str, Any], issued: float, slot: Mapping[str, Any]) -> Machine:
         """As user data does it, the VM derives its agent's token from the secret of the batch."""
         name, agent = launch_name(slot["token"]), params["agent"]
-        own = name if self.nature.names_slots else slot["index"]
+        own = self._slot(slot)
         if agent is not None:
-            agent = {**agent, "token": slot_token(params["secret"], "agent", own)}
+            opens = [slot_token(params["secret"], "agent", self._slot(one)) for one in params["slots"]]
+            agent = {**agent, "token": slot_token(params["secret"], "agent", own), "opens": opens}
         token = name if self.nature.names_slots else params["token"]
         key, batch = (slot["lease"], slot["n"]), (params["tags"][BATCH], slot["index"])
         return self._create(params, issued, key=key, token=token, agent=agent, batch=batch)
+
+    def _slot(self, slot: Mapping[str, Any]) -> str | int:
+        """As a VM of the batch learns it from the metadata service."""
+        return launch_name(slot["token"]) if self.nature.names_slots else int(slot["index"])
 
     def _create(
         self,

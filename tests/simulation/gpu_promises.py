@@ -18,14 +18,15 @@ _ACTIVE = text(
     """
     SELECT l.id, l.request, l.ready_at, l.proof->>'status' AS proof_status, l.desired, l.keep_until, a.instance_id
     FROM lease l JOIN attempt a ON a.lease_id = l.id AND a.n = l.attempts_count
-    WHERE l.state = 'active' AND a.account = :account AND a.agent_hash IS NOT NULL
+    WHERE l.state = 'active' AND a.account = :account AND a.agent_hash IS NOT NULL AND l.tenant_id <> ALL (:forgers)
       AND NOT EXISTS (SELECT FROM lease_group g WHERE g.id = l.group_id AND g.formed_at IS NULL)
     """
 )
 _ENDED_IDLE = text(
     """
     SELECT l.id, l.request, l.ready_at, l.keep_until, l.release_requested_at, a.account, a.instance_id
-    FROM lease l JOIN attempt a ON a.lease_id = l.id AND a.n = l.attempts_count WHERE l.reason->>'code' = 'idle'
+    FROM lease l JOIN attempt a ON a.lease_id = l.id AND a.n = l.attempts_count
+    WHERE l.reason->>'code' = 'idle' AND l.tenant_id <> ALL (:forgers)
     """
 )
 _REJECTED = text(
@@ -60,6 +61,10 @@ class GpuPromises:
         self._period = float(grounds.settings.sample_seconds)
         self._grace = float(grounds.settings.idle_grace_seconds)
 
+    @property
+    def _forgers(self) -> list[str]:
+        return sorted(self._grounds.forgers)
+
     def _rows(self, statement: Any, **parameters: Any) -> list[Any]:
         self._grounds.clocked.set_time(self._grounds.scheduler)
         return list(self._grounds.clocked.connection.execute(statement, parameters).all())
@@ -68,7 +73,7 @@ class GpuPromises:
         """Active leases have the proof that they ask for, and none that is idle by its rule goes on for long."""
         if self._grounds.settings.agent == "off":
             return
-        for row in self._rows(_ACTIVE, account=cloud.name):
+        for row in self._rows(_ACTIVE, account=cloud.name, forgers=self._forgers):
             truth = cloud.machines[row.instance_id].gpus if row.instance_id in cloud.machines else None
             if truth is not None:
                 self._check_proof(row, truth)
@@ -95,7 +100,12 @@ class GpuPromises:
             raise Violation(f"{row.id} is idle since {run.since:.0f}, could end at {run.due:.0f}, and is active")
 
     def check_rejected(self, machine: Machine, owner: Any) -> None:
-        """A wanted VM that runs is ended for its GPUs alone: because they fail, or for the proof that must not be missing."""
+        """A wanted VM that runs is ended for its GPUs alone: because they fail, or for the proof that must not be missing.
+
+        Those of a hostile tenant are ended for what it reports of them.
+        """
+        if owner.tenant_id in self._forgers and (owner.proof_rejected or owner.health_rejected):
+            return
         truth, wish = machine.gpus, owner.request.get("proof")
         if truth is not None and owner.proof_rejected:
             missing = wish == "required" and False not in [fails for _, fails in truth.delivered]
@@ -110,7 +120,7 @@ class GpuPromises:
 
         A member of a group has no other place than its group's pool: it goes on there once the cool-off is over.
         """
-        for row in self._rows(_ENDED_IDLE):
+        for row in self._rows(_ENDED_IDLE, forgers=self._forgers):
             self._check_idle_end(row)
         for row in self._rows(_REJECTED):
             self._grounds.scheduler.count("lease: VM rejected for its GPUs")

@@ -151,13 +151,13 @@ class People:
         ttl, waits = int(random.choice([120, 600, 1500]) * random.uniform(0.5, 1.5)), random.choice([0, 120, 900])
         request = replace(LeaseRequest.from_json(wish), name=None, ttl_seconds=ttl, wait_seconds=waits)
         new = CreateLease(tenant_id=None, request=request, max_cost=self._cap(), startup_script=None)
-        self._send(member, new, count)
+        self.send(member, new, count)
 
-    def _send(self, member: Principal, new: CreateLease, count: int, tries: int = 1) -> None:
+    def send(self, member: Principal, new: CreateLease, count: int, tries: int = 1) -> None:
         """Without an offering at present the requests are sent again a little later."""
         without_offering = sum(not self._create(member, new) for _ in range(count))
         if without_offering and tries < _MOST_TRIES:
-            again = partial(self._send, member, new, without_offering, tries + 1)
+            again = partial(self.send, member, new, without_offering, tries + 1)
             self._grounds.scheduler.after(_TRY_AGAIN * self._random.random(), again)
 
     def _create(self, member: Principal, new: CreateLease) -> bool:
@@ -253,11 +253,12 @@ class People:
 
     def extend(self, lease_id: LeaseId, member: Principal) -> None:
         until = self._grounds.scheduler.time + timedelta(seconds=self._random.uniform(60, 900))
-        answer = attempt(self._grounds, "lease", "extended", self._extended(lease_id, member, until))
+        answer = attempt(self._grounds, "lease", "extended", self.extended(lease_id, member, until))
         if not isinstance(answer, ServiceError):
             self._grounds.trace.tell(f"{lease_id} is extended to {until:%H:%M:%S}")
 
-    async def _extended(self, lease_id: LeaseId, member: Principal, until: datetime) -> Any:
+    async def extended(self, lease_id: LeaseId, member: Principal, until: datetime) -> Any:
+        """The lease with its later end. Raises ServiceError."""
         later = LaterExpiry(to=until)
         async with self._changes.extend(member, lease_id, later, if_match=IfMatch(), key=None) as reply:
             return reply.row

@@ -49,6 +49,8 @@ class Grounds:
     ending: Callable[[Cloud, Sequence[str]], None]
     rebooted: Callable[[Machine], None]
     hints: list[LeaseId] = field(default_factory=list)
+    forgers: frozenset[str] = frozenset()
+    """Tenants whose VMs send what is not true: what is judged by reports is not judged for them."""
     budgets_interval: float = _RARELY
 
 

@@ -61,7 +61,7 @@ _BILLED = text(
 
 _KNOWN = text(
     """
-    SELECT a.lease_id, l.desired = 'run' AND NOT l.group_retreat AS wanted, l.expires_at, a.vm_state, l.request, a.n = l.attempts_count AS is_newest,
+    SELECT a.lease_id, l.tenant_id, l.desired = 'run' AND NOT l.group_retreat AS wanted, l.expires_at, a.vm_state, l.request, a.n = l.attempts_count AS is_newest,
            (l.proof->>'n')::int = a.n AND (l.proof->>'rejected')::bool AS proof_rejected,
            (l.gpu_health->>'n')::int = a.n AND (l.gpu_health->>'rejected')::bool AS health_rejected
     FROM attempt a JOIN lease l ON l.id = a.lease_id

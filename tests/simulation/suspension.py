@@ -20,7 +20,7 @@ from tests.simulation.services import attempt, context, principal
 _SENT = text(
     """
     SELECT a.lease_id, a.n FROM attempt a JOIN tenant t ON t.id = a.tenant_id
-    WHERE t.status = 'suspended' AND a.last_sent_at > :since
+    WHERE t.id = :tenant AND t.status = 'suspended' AND a.last_sent_at > :since
     """
 )
 
@@ -28,10 +28,9 @@ _SENT = text(
 class Suspension:
     """Everything that happens within `seconds` is arranged at once. The random numbers are its own."""
 
-    def __init__(self, grounds: Grounds, seed: int, tenants: Sequence[TenantId], seconds: float) -> None:
+    def __init__(self, grounds: Grounds, seed: int | str, tenants: Sequence[TenantId], seconds: float) -> None:
         self._grounds = grounds
-        self._tenants = tenants
-        self._since: datetime | None = None
+        self._suspended: tuple[TenantId, datetime] | None = None
         random = Random(f"suspension of {seed}")
         if random.random() >= grounds.weather.suspended:
             return
@@ -45,12 +44,12 @@ class Suspension:
         service = TenantService(context(grounds))
         call = service.change(principal(Role.OPERATOR, None), tenant_id, change, IfMatch())
         if not isinstance(attempt(grounds, "tenant", "suspended", call), ServiceError):
-            self._since = grounds.scheduler.time
+            self._suspended = tenant_id, grounds.scheduler.time
             grounds.trace.tell(f"{tenant_id} is suspended")
 
     def lift(self) -> None:
         """Every tenant is active."""
-        self._since = None
+        self._suspended = None
         connection = self._grounds.clocked.begin(self._grounds.scheduler)
         connection.execute(update(tenant).values(status="active"))
         self._grounds.clocked.commit()
@@ -58,8 +57,9 @@ class Suspension:
 
     def check(self) -> None:
         """After each transaction of a worker: no create call was sent for a lease of a suspended tenant."""
-        if self._since is None:
+        if self._suspended is None:
             return
+        tenant_id, since = self._suspended
         self._grounds.clocked.set_time(self._grounds.scheduler)
-        for row in self._grounds.clocked.connection.execute(_SENT, {"since": self._since}):
+        for row in self._grounds.clocked.connection.execute(_SENT, {"tenant": tenant_id, "since": since}):
             raise Violation(f"attempt {row.n} of {row.lease_id} was sent after its tenant was suspended")

@@ -15,5 +15,5 @@ def test_a_broken_protocol_is_found(
     clocked: Clocked, monkeypatch: pytest.MonkeyPatch, broken: Break, first: int, weather: dict[str, float]
 ) -> None:
     broken(monkeypatch)
-    given = {"groups": 0.0, "budgets": 0.0, "suspended": 0.0, **weather}
+    given = {"groups": 0.0, "budgets": 0.0, "suspended": 0.0, "hostile": 0.0, **weather}
     assert any(simulate(clocked, seed, **given).violation for seed in range(first, first + _MOST))

@@ -60,6 +60,8 @@ class Weather:
     bursts: float = 0.2
     # the share of seeds in which a tenant is suspended for a while
     suspended: float = 0.3
+    # the share of seeds with a hostile tenant
+    hostile: float = 0.5
     # landings so late that nobody can still wait for them
     beyond: float = 0.0
 

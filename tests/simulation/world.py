@@ -18,6 +18,8 @@ from tests.simulation.database import Clocked
 from tests.simulation.gpus import GpuWeather
 from tests.simulation.group_people import GroupPeople
 from tests.simulation.group_promises import GroupPromises
+from tests.simulation.hostile import Hostile
+from tests.simulation.hostile_promises import HostilePromises
 from tests.simulation.ids import virtual_ids
 from tests.simulation.machines import REGION
 from tests.simulation.people import People
@@ -150,6 +152,7 @@ class World:
         self._agents = Agents(self._grounds, GpuWeather.drawn(gpus), gpus) if has_agents else None
         self._people = People(self._grounds, seed, self._storm)
         self._groups = GroupPeople(self._grounds, self._people, seed, self._storm)
+        self._hostile = Hostile(self._grounds, seed, self._people, self._agents, self._storm)
         for cloud in self._clouds.values():
             self._arrange(cloud)
         roles = [LEASES] * random.randint(2, 3) + [JOBS] * random.randint(1, 2) + [INVENTORY] * random.randint(1, 2)
@@ -159,6 +162,7 @@ class World:
         self._restore = restore = Restore(self._grounds, self._people, self._processes, restored)
         self.promises = Promises(self._grounds, restore)
         self._group_promises = GroupPromises(self._grounds, restore)
+        self._hostile_promises = HostilePromises(self._grounds, self._hostile, restore)
         clocked.committed = self._committed
 
     def _cloud(self, nature: Nature) -> Cloud:
@@ -182,6 +186,8 @@ class World:
             self._group_promises.check_steps()
         if actor is not None and actor.name.startswith(LEASES):
             self._people.suspension.check()
+            self._hostile.check()
+            self._hostile_promises.check()
         if actor is not None and actor.name.startswith(JOBS):
             self._people.budgets.check_ended(restored=self._restore.happened)
 
@@ -199,6 +205,7 @@ class World:
 
     def _listed(self, cloud: Cloud, honest: bool, started: float) -> None:
         self.promises.check(cloud, honest, started)
+        self._hostile_promises.check_shown()
         if self._groups.coordinators:
             self._group_promises.check_idle()
 
@@ -252,6 +259,7 @@ class World:
             self.scheduler.run(self.scheduler.now + _LOOK)
         self.promises.settle_accounts()
         self._people.budgets.settle()
+        self._hostile_promises.settle()
 
     def _calm(self) -> None:
         self.trace.tell("calm")
