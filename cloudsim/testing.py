@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import ssl
 import subprocess
@@ -24,6 +25,10 @@ POLL_SECONDS = 0.05
 CALL_SECONDS = 60.0
 NO_TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 """Trusts nobody: the simulator speaks plain HTTP, and reading the system's certificates takes longer than most tests."""
+
+
+_STAYS = re.compile(r"gpulease/[^/]+/closed(/|$)|gpulease-separate-|gpulease-[a-z0-9]+-closed$")
+"""Names at EC2, Google Cloud and Azure."""
 
 
 class Control:
@@ -53,8 +58,12 @@ class Control:
         return list(self.call("GET", "launches", params=filters)["items"])
 
     def resources(self, **filters: str) -> list[dict[str, Any]]:
-        """Disks, network interfaces, addresses and firewall groups that exist."""
-        return list(self.call("GET", "resources", params=filters)["items"])
+        """Disks, network interfaces, addresses and firewall groups that exist.
+
+        Without the firewall that all VMs of an installation of gpulease share, which stays.
+        """
+        found = self.call("GET", "resources", params=filters)["items"]
+        return [one for one in found if not _STAYS.match(one["name"])]
 
     def plant(self, *, provider: str = "aws", **fields: Any) -> list[str]:
         """VMs that no API call made; their ids."""

@@ -58,6 +58,7 @@ def resource(of: Resource) -> dict[str, Any]:
         "account": of.account,
         "region": of.region,
         "zone": of.zone or None,
+        "name": of.spec.get("name") or of.id.rpartition("/")[2],
         "kind": of.kind.value,
         "id": of.id,
         "instance_id": of.vm_id,

@@ -113,7 +113,7 @@ def _tags_of(item: Item) -> dict[str, str]:
 def describe_security_groups(call: Call) -> Result:
     """The default group and those that were made."""
     made = [_made_group(call, group) for group in call.listed(ResourceKind.SECURITY_GROUP)]
-    default = _group(call, network.default_group_id(call.account, call.region), "default", "default VPC security group")
+    default = _default_group(call)
     items = _chosen(call, {item["GroupId"]: item for item in (default, *made)})
     matches = compiled(call.params.get("Filters", []), _GROUP_FIELDS, _tags_of)
     found, token = page(filter(matches, items), lambda item: item["GroupId"], call)
@@ -142,6 +142,14 @@ def _group(call: Call, group_id: str, name: str, description: str) -> Item:
         ],
         "Tags": [],
     }
+
+
+def _default_group(call: Call) -> Item:
+    """Its members reach each other, as EC2 makes the default group of each VPC."""
+    item = _group(call, network.default_group_id(call.account, call.region), "default", "default VPC security group")
+    members = [{"UserId": call.account, "GroupId": item["GroupId"]}]
+    rule = {"IpProtocol": "-1", "IpRanges": [], "Ipv6Ranges": [], "UserIdGroupPairs": members}
+    return {**item, "IpPermissions": [rule]}
 
 
 def _made_group(call: Call, group: Resource) -> Item:

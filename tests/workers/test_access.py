@@ -41,10 +41,13 @@ def test_a_lease_with_allowed_networks_has_a_group_as_long_as_its_vm(fleet: Flee
     assert fleet.sim.resources() == []
 
 
-def test_without_allowed_networks_no_group_is_made(fleet: Fleet) -> None:
-    fleet.drive_to(fleet.create(allowed_cidrs=None), "active")
+def test_without_allowed_networks_leases_share_a_group_that_is_made_once(fleet: Fleet) -> None:
+    for _ in range(2):
+        fleet.drive_to(fleet.create(allowed_cidrs=None), "active")
     assert groups(fleet) == []
-    assert "CreateSecurityGroup" not in fleet.sim.calls()
+    assert fleet.sim.calls()["CreateSecurityGroup"] == 1
+    assert "AuthorizeSecurityGroupIngress" not in fleet.sim.calls()
+    assert sweep(fleet) == 0
 
 
 def test_refused_attempts_leave_no_group(fleet: Fleet) -> None:

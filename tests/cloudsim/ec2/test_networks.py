@@ -49,9 +49,11 @@ def test_a_group_in_use_is_not_deleted(ec2: Any, launch: Launch, clock: ManualCl
     ec2.delete_security_group(GroupId=group)
 
 
-def test_the_default_group_is_always_there(ec2: Any) -> None:
+def test_the_default_group_is_always_there_and_lets_its_members_in(ec2: Any) -> None:
     (group,) = ec2.describe_security_groups(GroupNames=["default"])["SecurityGroups"]
-    assert group["IpPermissions"] == []
+    (rule,) = group["IpPermissions"]
+    assert (rule["IpProtocol"], [pair["GroupId"] for pair in rule["UserIdGroupPairs"]]) == ("-1", [group["GroupId"]])
+    assert rule["IpRanges"] == []
 
 
 def test_an_interface_can_outlive_its_vm_and_be_deleted(ec2: Any, launch: Launch, clock: ManualClock) -> None:

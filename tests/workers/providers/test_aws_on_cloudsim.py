@@ -17,6 +17,7 @@ from tests.workers.providers.contract import Power
 from tests.workers.providers.samples import owner
 from workers.providers import errors
 from workers.providers.aws.adapter import AwsProvider
+from workers.providers.aws.groups import Ec2GroupResources
 from workers.providers.aws.settings import AwsAccount
 from workers.providers.interfaces import Provider
 from workers.providers.types import Image, Params
@@ -69,6 +70,12 @@ class OnCloudsim:
         self.impatient: Provider = AwsProvider(account, read_settings(call_timeout=self.short_timeout))
         self.sim = sim
         self._image: Image | None = None
+
+    def forget(self) -> None:
+        """What the adapter has just made for VMs to share is not there any more."""
+        for adapter in (self.provider, self.impatient):
+            shared: Any = adapter
+            shared._groups = Ec2GroupResources()
 
     def image(self) -> Image:
         self._image = self._image or self.provider.image(self.region)
@@ -125,8 +132,8 @@ class OnCloudsim:
         calls = {"made": "CreateSecurityGroup", "opened": "AuthorizeSecurityGroupIngress"}
         self.sim.fault(calls[stage], "lose_reply")
 
-    def reaches(self, source: str, target: str) -> bool:
-        return reaches(self._ec2, source, target)
+    def reaches(self, source: str, target: str, port: int) -> bool:
+        return reaches(self._ec2, source, target, port)
 
     def placed(self, vm_id: str) -> str | None:
         return placement_group(self._ec2, vm_id)
@@ -156,6 +163,7 @@ def cloud() -> Iterator[OnCloudsim]:
 @pytest.fixture
 def backend(cloud: OnCloudsim) -> OnCloudsim:
     cloud.sim.reset()
+    cloud.forget()
     return cloud
 
 

@@ -128,8 +128,8 @@ class OnMoto:
     def firewalls(self, vm_id: str) -> Mapping[str, Sequence[contract.Inbound]]:
         return firewalls(self._ec2, vm_id)
 
-    def reaches(self, source: str, target: str) -> bool:
-        return reaches(self._ec2, source, target)
+    def reaches(self, source: str, target: str, port: int) -> bool:
+        return reaches(self._ec2, source, target, port)
 
     def placed(self, vm_id: str) -> str | None:
         raise NotImplementedError(LACKS[Power.PLACEMENT])

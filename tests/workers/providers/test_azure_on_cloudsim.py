@@ -39,6 +39,7 @@ REFUSALS: Mapping[type[errors.ProviderError], str] = {
     errors.OutcomeUnknown: "InternalServerError",
 }
 LACKS = {
+    Power.SEPARATION: "VMs of one network reach each other by its usual rules",
     Power.BATCHES: "creates one VM with each call",
     Power.AT_ONCE: "a VM is accepted before a place is looked for",
     Power.MEMORY: "a deleted VM is not found any more",
@@ -129,8 +130,8 @@ class OnCloudsim:
     def firewalls(self, vm_id: str) -> Mapping[str, Sequence[contract.Inbound]]:
         return firewalls(self._resource_group(), vm_id)
 
-    def reaches(self, source: str, target: str) -> bool:
-        return reaches(self._resource_group(), source, target)
+    def reaches(self, source: str, target: str, port: int) -> bool:
+        return reaches(self._resource_group(), source, target, port)
 
     def placed(self, vm_id: str) -> str | None:
         return placement(self._resource_group(), vm_id)

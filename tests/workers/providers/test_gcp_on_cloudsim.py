@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,11 @@ from workers.providers.gcp.groups import GcpGroupResources
 from workers.providers.interfaces import Provider
 from workers.providers.types import Image, Params
 
-LACKS = {Power.NOTICES: "tells only the VM, half a minute before", Power.HELD: "removes a firewall rule in use"}
+LACKS = {
+    Power.SEPARATION: "VMs of one network reach each other by its usual rules",
+    Power.NOTICES: "tells only the VM, half a minute before",
+    Power.HELD: "removes a firewall rule in use",
+}
 
 FAULTS: Mapping[type[errors.ProviderError], str] = {
     errors.InsufficientCapacity: "ZONE_RESOURCE_POOL_EXHAUSTED_WITH_DETAILS",
@@ -124,14 +129,12 @@ class OnCloudsim:
         ours = [one for one in rules if targets.intersection(one["targetTags"]) and "sourceRanges" in one]
         return {one["name"]: list(_inbound(one)) for one in ours}
 
-    def reaches(self, source: str, target: str) -> bool:
-        sources, targets = (set(self._instance(vm)["tags"]["items"]) for vm in (source, target))
-        return any(
-            sources.intersection(rule.get("sourceTags", ()))
-            and targets.intersection(rule["targetTags"])
-            and {"IPProtocol": "all"} in rule["allowed"]
-            for rule in self._get("global/firewalls").get("items", [])
-        )
+    def reaches(self, source: str, target: str, port: int) -> bool:
+        """By the first rule that applies, in the order of priorities, refusals first. Without one, nothing arrives."""
+        sender, receiver = (self._instance(vm) for vm in (source, target))
+        rules = [*self._get("global/firewalls").get("items", []), *USUAL_RULES]
+        rules.sort(key=lambda rule: (rule["priority"], "denied" not in rule))
+        return next(("allowed" in rule for rule in rules if _applies(rule, sender, receiver, port)), False)
 
     def placed(self, vm_id: str) -> str | None:
         return next(iter(self._instance(vm_id).get("resourcePolicies", [])), None)
@@ -158,6 +161,28 @@ class OnCloudsim:
     def keeping_the_disk(self, params: Params) -> Params:
         (disk,) = params["instance"]["disks"]
         return params | {"instance": params["instance"] | {"disks": [disk | {"autoDelete": False}]}}
+
+
+USUAL_RULES: list[Any] = [
+    {"priority": 65534, "sourceRanges": ["172.16.0.0/12"], "allowed": [{"IPProtocol": "all"}]},
+    {"priority": 65534, "sourceRanges": ["0.0.0.0/0"], "allowed": [{"IPProtocol": "tcp", "ports": ["22"]}]},
+    {"priority": 1000, "sourceRanges": ["172.16.0.0/12"], "allowed": [{"IPProtocol": "all"}]},
+]
+"""Those of the network `default` (VPC guide, "Pre-populated rules in the default network"), for the addresses of the
+simulated one, and a rule of an operator with the usual priority."""
+
+
+def _applies(rule: Any, sender: Any, receiver: Any, port: int) -> bool:
+    address = ip_address(sender["networkInterfaces"][0]["networkIP"])
+    is_from = any(address in ip_network(one) for one in rule.get("sourceRanges", ())) or bool(
+        set(rule.get("sourceTags", ())) & set(sender["tags"]["items"])
+    )
+    is_for = not rule.get("targetTags") or bool(set(rule["targetTags"]) & set(receiver["tags"]["items"]))
+    named = rule.get("allowed") or rule["denied"]
+    is_port = any(
+        one["IPProtocol"] == "all" or (one["IPProtocol"] == "tcp" and str(port) in one["ports"]) for one in named
+    )
+    return is_from and is_for and is_port
 
 
 def _labels(tags: Mapping[str, str]) -> dict[str, str]:

@@ -1,19 +1,22 @@
-"""What the members of a group share at EC2: a security group that opens them to each other, and a cluster placement group.
+"""What VMs share at EC2. Members of a group: a security group that opens them to each other, and a cluster placement group.
 
-Every launch creates both, from parameters stored with those of RunInstances, under names derived from the group's id. A
-repeat and the other members find them. Both cost nothing. EC2 deletes them only when no VM uses them, so gpulease removes
-them as leftover resources. A refused launch leaves them: other members may be about to use them.
+A VM that would have no other security group is in the installation's own one, which lets nothing in, not even from
+itself. EC2 would otherwise attach the VPC's default group, whose members reach each other.
+
+Every launch creates what its VM shares, from parameters stored with those of RunInstances, under names derived from the
+ids of the group and of the installation. A repeat and the other VMs find it. It costs nothing. EC2 deletes the resources
+of a group only when no VM uses them, so gpulease removes them as leftover resources. The installation's security group
+stays. A refused launch leaves all of it: other VMs may be about to use it.
 """
 
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from app.domain import tags
 from app.domain.offerings import Market
-from workers.providers.aws import firewall, resource_tags
+from workers.providers.aws import resource_tags
 from workers.providers.aws.calls import part
 from workers.providers.aws.errors import translated
 from workers.providers.aws.settings import AwsAccount
@@ -49,44 +52,45 @@ def _own_placement_group(spec: LaunchSpec, account: AwsAccount) -> str | None:
 
 
 def plan(spec: LaunchSpec, account: AwsAccount, vpc: str | None, *, efa: bool) -> Params:
-    """{"Group": …} for the member of a group, else nothing. `vpc` None means the region's default VPC."""
-    if spec.group is None:
+    """{"Group": …} for a member of a group, and for a VM without any other security group. Else nothing.
+
+    `vpc` None means the region's default VPC.
+    """
+    if spec.group is not None:
+        name, shared = spec.group.group_id, resource_tags.of_shared(spec, account)
+        description = "Traffic between the members of a group of gpulease"
+    elif account.security_group_ids or spec.allowed_cidrs:
         return {}
-    shared = resource_tags.of_shared(spec, account)
+    else:
+        name, shared = "/".join(("closed", *filter(None, (vpc,)))), resource_tags.of_installation(spec, account)
+        description = "Lets nothing into VMs of gpulease"
 
     def tagged(kind: str) -> dict[str, Any]:
         return {"TagSpecifications": [{"ResourceType": kind, "Tags": resource_tags.to_list(shared)}]}
 
     security_group = {
-        "GroupName": f"gpulease/{spec.owner.installation}/{spec.group.group_id}",
-        "Description": "Traffic between the members of a group of gpulease",
+        "GroupName": f"gpulease/{spec.owner.installation}/{name}",
+        "Description": description,
         **tagged("security-group"),
         **({"VpcId": vpc} if vpc is not None else {}),
     }
     cluster = _own_placement_group(spec, account)
     placement = {} if cluster is None else {"GroupName": cluster, "Strategy": _CLUSTER, **tagged("placement-group")}
-    return {PART: {"SecurityGroup": security_group, "PlacementGroup": placement, "Efa": efa}}
-
-
-@dataclass(frozen=True, slots=True)
-class _SecurityGroups:
-    """Ids of the group's own security group, and of the VPC's default one."""
-
-    own: str
-    default: str
+    opened = {"Members": spec.group is not None, "Efa": efa}
+    return {PART: {"SecurityGroup": security_group, "PlacementGroup": placement, **opened}}
 
 
 class Ec2GroupResources:
-    """Creates what members share. Remembers for a minute that it exists, so that many members cost few calls."""
+    """Creates what VMs share. Remembers for a minute that it exists, so that many VMs cost few calls."""
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
-        self._known: Recent[_SecurityGroups] = Recent(monotonic)
+        self._known: Recent[str] = Recent(monotonic)
 
     @contextmanager
     def ensure(self, ec2: "EC2Client", region: str, params: Params) -> Iterator[Params]:
-        """Yields the parameters with the group's security group on each interface, and without `PART`.
+        """Yields the parameters with the shared security group on each interface, and without `PART`.
 
-        Parameters without a group are yielded unchanged. Raises NotReady when EC2 does not know what was created: the
+        Parameters without `PART` are yielded unchanged. Raises NotReady when EC2 does not know what was created: the
         repeated launch creates it again. Raises ProviderError.
         """
         run = dict(params)
@@ -95,22 +99,22 @@ class Ec2GroupResources:
             yield run
             return
         key = _key(region, group)
-        groups = self._known.get(key)
-        if groups is None:
-            groups = _make(ec2, group)
-            self._known.put(key, groups)
+        group_id = self._known.get(key)
+        if group_id is None:
+            group_id = _make(ec2, group)
+            self._known.put(key, group_id)
         try:
-            yield {**run, "NetworkInterfaces": [*_joined(run, groups)]}
+            yield {**run, "NetworkInterfaces": [*_joined(run, group_id)]}
         except Refused as error:
-            if error.code not in _MISSING or not _is_named(error.message, group, groups):
+            if error.code not in _MISSING or not _is_named(error.message, group, group_id):
                 raise
             self._known.forget(key)
             raise NotReady(error.message, code=error.code, retry_after=_NOT_READY_SECONDS) from None
 
 
-def _is_named(message: str, group: Params, groups: _SecurityGroups) -> bool:
-    """Whether an error is about what the group's members share, not about a setting of the account."""
-    own = (groups.own, group["PlacementGroup"].get("GroupName"))
+def _is_named(message: str, group: Params, group_id: str) -> bool:
+    """Whether an error is about what VMs share, not about a setting of the account."""
+    own = (group_id, group["PlacementGroup"].get("GroupName"))
     return any(name is not None and name in message for name in own)
 
 
@@ -120,51 +124,50 @@ def _key(region: str, group: Params) -> str:
     return f"{region}/{security_group.get('VpcId')}/{security_group['GroupName']}/{placement}/{group['Efa']}"
 
 
-def _joined(run: Params, groups: _SecurityGroups) -> Iterator[dict[str, Any]]:
-    """The interfaces with the group's security group.
-
-    An interface without groups has the VPC's default group, but only while no other group is named. It keeps that group
-    unless the lease names its networks.
-    """
-    usual = () if firewall.PART in run else (groups.default,)
+def _joined(run: Params, group_id: str) -> Iterator[dict[str, Any]]:
+    """The interfaces with the shared security group."""
     for interface in run["NetworkInterfaces"]:
-        yield {**interface, "Groups": [*(interface.get("Groups") or usual), groups.own]}
+        yield {**interface, "Groups": [*interface.get("Groups", ()), group_id]}
 
 
-def _make(ec2: "EC2Client", group: Params) -> _SecurityGroups:
+def _make(ec2: "EC2Client", group: Params) -> str:
+    """Creates what is missing. Returns the id of the security group."""
     if group["PlacementGroup"]:
         with suppress(TokenConflict), translated():
             ec2.create_placement_group(**group["PlacementGroup"])
-    with suppress(TokenConflict), translated():
-        ec2.create_security_group(**group["SecurityGroup"])
-    groups = _found(ec2, group["SecurityGroup"])
-    members: list[Any] = [{"IpProtocol": "-1", "UserIdGroupPairs": [{"GroupId": groups.own}]}]
-    with suppress(TokenConflict), translated():
-        ec2.authorize_security_group_ingress(GroupId=groups.own, IpPermissions=members)
+    create = group["SecurityGroup"]
+    found = _found(ec2, create)
+    if found is None:
+        with suppress(TokenConflict), translated():
+            ec2.create_security_group(**create)
+        found = _found(ec2, create)
+    if found is None:
+        message = f"EC2 does not show the security group {create['GroupName']} as ours yet"
+        raise NotReady(message, code="SecurityGroupNotShown", retry_after=_NOT_READY_SECONDS)
+    members: list[Any] = [{"IpProtocol": "-1", "UserIdGroupPairs": [{"GroupId": found}]}]
+    if group["Members"]:
+        with suppress(TokenConflict), translated():
+            ec2.authorize_security_group_ingress(GroupId=found, IpPermissions=members)
     if group["Efa"]:
         # EFA's traffic needs a rule about the group itself: the rule about all networks does not count.
         with suppress(TokenConflict), translated():
-            ec2.authorize_security_group_egress(GroupId=groups.own, IpPermissions=members)
-    return groups
+            ec2.authorize_security_group_egress(GroupId=found, IpPermissions=members)
+    return found
 
 
-def _found(ec2: "EC2Client", create: Params) -> _SecurityGroups:
-    """The security group of this name with the group's tags, and the default group of its VPC."""
-    name = create["GroupName"]
+def _found(ec2: "EC2Client", create: Params) -> str | None:
+    """The security group of this name with the tags of the same owner."""
     ours = {tag["Key"]: tag["Value"] for tag in create["TagSpecifications"][0]["Tags"]}
     vpc = create.get("VpcId")
-    filters: list[Any] = [{"Name": "group-name", "Values": [name, "default"]}]
+    filters: list[Any] = [{"Name": "group-name", "Values": [create["GroupName"]]}]
     filters += [{"Name": "vpc-id", "Values": [vpc]}] if vpc is not None else []
     with translated():
         shown = part(ec2.describe_security_groups(Filters=filters), "SecurityGroups")
     for one in shown:
         theirs = resource_tags.to_dict(one.get("Tags"))
-        if one["GroupName"] == name and all(theirs.get(key) == ours[key] for key in (tags.INSTALLATION, tags.GROUP)):
-            defaults = [other for other in shown if other["GroupName"] == "default" and other["VpcId"] == one["VpcId"]]
-            if defaults:
-                return _SecurityGroups(str(one["GroupId"]), str(defaults[0]["GroupId"]))
-    message = f"EC2 does not show the security group {name} as ours yet"
-    raise NotReady(message, code="SecurityGroupNotShown", retry_after=_NOT_READY_SECONDS)
+        if all(theirs.get(key) == ours.get(key) for key in (tags.INSTALLATION, tags.GROUP)):
+            return str(one["GroupId"])
+    return None
 
 
 def remove_placement_group(ec2: "EC2Client", name: str) -> None:

@@ -75,8 +75,9 @@ def plan(
 
 
 def arguments(params: Params) -> Params:
-    """Stored parameters as boto3 takes them: it adds EC2's base64 to the user data itself."""
-    return {**params, "UserData": userdata.unpacked(params["UserData"])}
+    """Stored parameters as boto3 takes them, without the security groups. boto3 adds EC2's base64 to the user data itself."""
+    run = {key: value for key, value in params.items() if key not in (firewall.PART, groups.PART)}
+    return {**run, "UserData": userdata.unpacked(params["UserData"])}
 
 
 def _placement(spec: LaunchSpec, account: AwsAccount) -> dict[str, str]:
@@ -107,7 +108,7 @@ def tag_specifications(spec: LaunchSpec, tags: Mapping[str, str]) -> list[dict[s
 
 
 def create(ec2: "EC2Client", region: str, params: Params, shared: groups.Ec2GroupResources) -> Vm:
-    """Creates what the members of a group share, then the VM's own security group, then calls RunInstances.
+    """Creates what VMs share, then the VM's own security group, then calls RunInstances.
 
     Raises ProviderError: OutcomeUnknown for an answer that names no VM or cannot be read.
     """

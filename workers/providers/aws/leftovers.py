@@ -91,11 +91,14 @@ def _address(address: Any, region: str) -> Leftover:
 
 
 def _groups(ec2: "EC2Client", groups: Sequence[Any], region: str) -> Iterator[Leftover]:
-    """A group does not show its users. The interfaces show them, including interfaces that gpulease did not create."""
-    used = set(_used(ec2, [group["GroupId"] for group in groups]))
-    for group in groups:
-        group_tags = resource_tags.to_dict(group.get("Tags"))
-        group_id = group["GroupId"]
+    """A group does not show its users. The interfaces show them, including interfaces that gpulease did not create.
+
+    The group that all VMs of the installation share names no lease. It stays.
+    """
+    owners = {group["GroupId"]: resource_tags.to_dict(group.get("Tags")) for group in groups}
+    owners = {group_id: group_tags for group_id, group_tags in owners.items() if tags.LEASE in group_tags}
+    used = set(_used(ec2, list(owners)))
+    for group_id, group_tags in owners.items():
         yield Leftover(kind=GROUP, id=group_id, region=region, tags=group_tags, in_use=group_id in used, free=True)
 
 

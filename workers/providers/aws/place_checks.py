@@ -67,22 +67,32 @@ def _check_subnet(subnet: Any) -> AccountCheck:
 
 
 def check_security_groups(ec2: "EC2Client", region: str, listed: Sequence[str]) -> Iterator[AccountCheck]:
-    """Whether the account's `security_group_ids` exist in the region."""
+    """Whether the account's `security_group_ids` exist in the region, and let no VM of the account into another one."""
     if not listed:
         return
     try:
         with translated():
             answer = ec2.describe_security_groups(Filters=[{"Name": "group-id", "Values": list(listed)}])
-        existing = {group["GroupId"]: group.get("VpcId", "") for group in part(answer, "SecurityGroups")}
+        existing = {group["GroupId"]: group for group in part(answer, "SecurityGroups")}
     except ProviderError as error:
         yield refused(CheckSubject.FIREWALL, "security groups", error, "grant ec2:DescribeSecurityGroups")
         return
     for group in listed:
-        if group in existing:
-            yield passed(CheckSubject.FIREWALL, group, existing[group])
-        else:
+        if group not in existing:
             fix = "correct `security_group_ids`; an account with several regions needs one account per region"
             yield failed(CheckSubject.FIREWALL, group, f"{region} has no such security group", fix)
+        elif _admitted(existing[group]) & set(listed):
+            fix = "remove this rule, or give each tenant an account of its own; groups of VMs need no such rule"
+            detail = "one of its rules lets the VMs of all tenants reach each other"
+            yield failed(CheckSubject.FIREWALL, group, detail, fix)
+        else:
+            yield passed(CheckSubject.FIREWALL, group, existing[group].get("VpcId", ""))
+
+
+def _admitted(group: Any) -> set[str]:
+    """The security groups whose VMs a group lets in. Every VM of the account has all of `security_group_ids`."""
+    rules = group.get("IpPermissions") or ()
+    return {pair["GroupId"] for rule in rules for pair in rule.get("UserIdGroupPairs") or () if "GroupId" in pair}
 
 
 def check_quotas(limits: Sequence[ServiceQuota], offered: Sequence[Offered], region: str) -> Iterator[AccountCheck]:

@@ -1,6 +1,7 @@
 """Inbound rules as EC2 tells them, in the contract's form."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from typing import TYPE_CHECKING, Any
 
 from tests.workers.providers.contract import Inbound
@@ -14,16 +15,22 @@ def firewalls(ec2: "EC2Client", vm_id: str) -> Mapping[str, Sequence[Inbound]]:
     return {group["GroupId"]: list(_rules(group["IpPermissions"])) for group in _groups(ec2, vm_id)}
 
 
-def reaches(ec2: "EC2Client", source: str, target: str) -> bool:
-    """Whether a group that `gpulease` made for VMs opens all of `target` to a group of `source`."""
+def reaches(ec2: "EC2Client", source: str, target: str, port: int) -> bool:
+    """Whether any group of `target` lets in TCP from `source`, by the address of `source` or by a group of it."""
     theirs = {group["GroupId"] for group in _groups(ec2, source)}
+    address = ip_address(_instance(ec2, source)["PrivateIpAddress"])
     return any(
-        rule["IpProtocol"] == "-1" and pair["GroupId"] in theirs
+        _is_from(rule, theirs, address)
         for group in _groups(ec2, target)
-        if group["GroupName"] != "default"
         for rule in group["IpPermissions"]
-        for pair in rule["UserIdGroupPairs"]
+        if rule["IpProtocol"] == "-1" or (rule["IpProtocol"] == "tcp" and rule["FromPort"] <= port <= rule["ToPort"])
     )
+
+
+def _is_from(rule: Any, groups: set[str], address: IPv4Address | IPv6Address) -> bool:
+    networks = [one["CidrIp"] for one in rule["IpRanges"]]
+    named = {pair["GroupId"] for pair in rule["UserIdGroupPairs"]}
+    return bool(named & groups) or any(address in ip_network(network) for network in networks)
 
 
 def placement_group(ec2: "EC2Client", vm_id: str) -> str | None:

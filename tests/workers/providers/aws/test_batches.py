@@ -13,7 +13,7 @@ from tests.workers.providers.aws.test_launch import SUBNET, account, tags_of
 from tests.workers.providers.contract.batches import BATCH, SECRET, TOKEN, slots
 from tests.workers.providers.samples import owner, spec
 from workers.providers import errors
-from workers.providers.aws import batches, firewall, resource_tags
+from workers.providers.aws import batches, firewall, groups, resource_tags
 from workers.providers.aws.groups import Ec2GroupResources
 from workers.providers.types import Params
 
@@ -23,7 +23,7 @@ NETWORKS = ("203.0.113.0/24",)
 def planned(size: int = 3, **changes: Any) -> Params:
     wanted = spec(slot_secret=SECRET, **changes)
     params = batches.plan(wanted, account(), BATCH, TOKEN, slots(size), subnet=SUBNET, ena_express=False)
-    sent = {key: value for key, value in params.items() if key != firewall.PART}
+    sent = {key: value for key, value in params.items() if key not in (firewall.PART, groups.PART)}
     must_be_valid("RunInstances", sent)
     assert json.loads(json.dumps(params)) == params
     return params
@@ -83,7 +83,8 @@ class Ec2:
 
 def created(*records: dict[str, Any]) -> Any:
     ec2: Any = Ec2(*records)
-    return batches.create(ec2, "us-east-1", planned(), Ec2GroupResources())
+    params = {key: value for key, value in planned().items() if key != groups.PART}
+    return batches.create(ec2, "us-east-1", params, Ec2GroupResources())
 
 
 def test_the_index_decides_not_the_order() -> None:

@@ -16,6 +16,7 @@ from tests.workers.providers.samples import GROUP, owner, spec
 from workers.providers import errors
 from workers.providers.aws import catalogue, firewall, groups, launch, resource_tags
 from workers.providers.aws.settings import AwsAccount
+from workers.providers.aws.subnets import Subnet
 from workers.providers.types import GroupSpec, Params
 
 ACCOUNT = account()
@@ -71,9 +72,9 @@ def test_only_a_cluster_has_a_placement_group(placement: str) -> None:
     assert params[groups.PART]["PlacementGroup"] == {}
 
 
-def test_a_lease_of_its_own_makes_nothing_for_a_group() -> None:
+def test_a_lease_of_its_own_has_no_placement_group_and_no_efa() -> None:
     params = launch.plan(spec(), account(), subnet=SUBNET, efa_cards=range(4))
-    assert groups.PART not in params
+    assert (params[groups.PART]["PlacementGroup"], params[groups.PART]["Efa"]) == ({}, False)
     assert "InterfaceType" not in params["NetworkInterfaces"][0]
 
 
@@ -122,6 +123,11 @@ class Ec2:
     def __init__(self) -> None:
         self.calls: list[str] = []
         self.opened: list[tuple[str, Any]] = []
+        self._tags: Any = None
+
+    def forget(self) -> None:
+        """Somebody deletes the security group."""
+        self._tags = None
 
     def create_placement_group(self, **_: Any) -> Any:
         self.calls.append("placement")
@@ -134,8 +140,7 @@ class Ec2:
 
     def describe_security_groups(self, **_: Any) -> Any:
         own = {"GroupId": "sg-own", "GroupName": f"gpulease/{owner().installation}/{GROUP.group_id}", "VpcId": "vpc"}
-        default = {"GroupId": "sg-default", "GroupName": "default", "VpcId": "vpc"}
-        return {"SecurityGroups": [{**own, "Tags": self._tags}, default]}
+        return {"SecurityGroups": [{**own, "Tags": self._tags}] if self._tags else []}
 
     def authorize_security_group_ingress(self, **rule: Any) -> Any:
         self.opened.append(("in", valid("AuthorizeSecurityGroupIngress", rule)))
@@ -164,13 +169,36 @@ def test_the_group_is_open_to_itself_and_outwards_only_where_efa_needs_it() -> N
 def test_each_interface_is_in_the_security_group_and_nothing_of_ours_is_sent() -> None:
     run = joined(Ec2(), planned("p4d.24xlarge"))
     assert groups.PART not in run
-    assert [one["Groups"] for one in run["NetworkInterfaces"]] == [["sg-default", "sg-own"]] * 4
+    assert [one["Groups"] for one in run["NetworkInterfaces"]] == [["sg-own"]] * 4
     valid("RunInstances", run)
 
 
-def test_with_networks_the_default_group_stays_away() -> None:
-    run = joined(Ec2(), planned(allowed_cidrs=("203.0.113.0/24",)))
-    assert run["NetworkInterfaces"][0]["Groups"] == ["sg-own"]
+def test_the_groups_of_the_account_stay() -> None:
+    run = joined(Ec2(), planned(account=account(security_group_ids=("sg-of-the-account",))))
+    assert run["NetworkInterfaces"][0]["Groups"] == ["sg-of-the-account", "sg-own"]
+
+
+@pytest.mark.parametrize("subnet", [None, SUBNET])
+def test_a_lease_of_its_own_is_in_the_closed_group_of_the_installation(subnet: Subnet | None) -> None:
+    ec2 = Ec2()
+    params = launch.plan(spec(), account(), subnet=subnet)
+    create = valid("CreateSecurityGroup", params[groups.PART]["SecurityGroup"])
+    vpc = subnet.vpc if subnet is not None else None
+    assert create["GroupName"] == f"gpulease/{owner().installation}/closed" + (f"/{vpc}" if vpc else "")
+    assert create.get("VpcId") == vpc
+    assert resource_tags.to_dict(create["TagSpecifications"][0]["Tags"]) == {tags.INSTALLATION: owner().installation}
+    assert [one["Groups"] for one in joined(ec2, params)["NetworkInterfaces"]] == [["sg-own"]]
+    assert ec2.opened == []
+
+
+@pytest.mark.parametrize(
+    ("of", "changes"),
+    [(account(security_group_ids=("sg-of-the-account",)), {}), (ACCOUNT, {"allowed_cidrs": ("203.0.113.0/24",)})],
+)
+def test_a_lease_with_another_security_group_is_not_in_the_closed_one(
+    of: AwsAccount, changes: Mapping[str, Any]
+) -> None:
+    assert groups.PART not in launch.plan(spec(**changes), of, subnet=SUBNET)
 
 
 def test_what_exists_is_made_once_a_minute_for_many_members() -> None:
@@ -181,7 +209,7 @@ def test_what_exists_is_made_once_a_minute_for_many_members() -> None:
     assert ec2.calls == ["placement", "security"]
     now[0] = 61.0
     joined(ec2, planned(), shared)
-    assert len(ec2.calls) == 4
+    assert ec2.calls == ["placement", "security", "placement"]
 
 
 @pytest.mark.parametrize(
@@ -193,6 +221,7 @@ def test_what_was_removed_meanwhile_is_made_again_by_the_repeat(code: str, messa
     shared = groups.Ec2GroupResources()
     with pytest.raises(errors.NotReady), shared.ensure(ec2, "us-east-1", planned()):
         raise errors.InvalidSpec(message, code=code)
+    ec2.forget()
     joined(ec2, planned(), shared)
     assert len(ec2.calls) == 4
 

@@ -217,3 +217,39 @@ def test_the_spot_quota_of_p6_is_not_checked_and_no_other_one_stands_for_it() ->
     limits = [types.ServiceQuota(region=REGION, code="L-7212CCBC", name="P4", limit=Decimal(0), unit="vCPU")]
     (check,) = place_checks.check_quotas(limits, [sold], REGION)
     assert (check.name, check.result) == ("P6 spot", CheckResult.NOT_CHECKED)
+
+
+class SecurityGroups:
+    """EC2 with these rules about groups, by group."""
+
+    def __init__(self, admitted: Mapping[str, str]) -> None:
+        self._admitted = admitted
+
+    def describe_security_groups(self, **_: Any) -> Any:
+        return {
+            "SecurityGroups": [
+                {
+                    "GroupId": group,
+                    "VpcId": "vpc-1",
+                    "IpPermissions": [{"IpProtocol": "tcp", "UserIdGroupPairs": [{"GroupId": other}]}],
+                }
+                for group, other in self._admitted.items()
+            ]
+        }
+
+
+@pytest.mark.parametrize(
+    ("admitted", "result"),
+    [
+        ({"sg-1": "sg-bastion", "sg-2": "sg-bastion"}, ["passed", "passed"]),
+        ({"sg-1": "sg-1", "sg-2": "sg-bastion"}, ["failed", "passed"]),
+        ({"sg-1": "sg-bastion", "sg-2": "sg-1"}, ["passed", "failed"]),
+    ],
+)
+def test_security_groups_that_let_in_vms_of_the_account_fail_the_check(
+    admitted: Mapping[str, str], result: Sequence[str]
+) -> None:
+    ec2: Any = SecurityGroups(admitted)
+    checks = list(place_checks.check_security_groups(ec2, "us-east-1", ["sg-1", "sg-2"]))
+    assert [one.result for one in checks] == result
+    assert all("all tenants" in one.detail and one.fix for one in checks if one.result == "failed")

@@ -1,6 +1,7 @@
 """Inbound rules as Azure tells them, in the contract's form."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from typing import Any
 
 from tests.workers.providers.contract import Inbound
@@ -14,17 +15,36 @@ def firewalls(group: Group, vm_id: str) -> Mapping[str, Sequence[Inbound]]:
     return {str(one): list(_rules(rules))}
 
 
-def reaches(group: Group, source: str, target: str) -> bool:
-    """By the first rule that fits, as Azure does. Without a group on the interface, the VMs of a network reach each other."""
+def reaches(group: Group, source: str, target: str, port: int) -> bool:
+    """By the first rule that applies, as Azure does. The last ones are Azure's own: the network reaches all, nobody else anything.
+
+    Without a group on the interface, the VMs of a network reach each other.
+    """
     theirs = _members(group, source)
     one, rules = _security_group(group, target)
     if one is None:
         return True
+    (configuration,) = _interface(group, source)["properties"]["ipConfigurations"]
+    address = ip_address(configuration["properties"]["privateIPAddress"])
     for rule in sorted((rule["properties"] for rule in rules), key=lambda rule: rule["priority"]):
-        named = {member["id"] for member in rule.get("sourceApplicationSecurityGroups", ())}
-        if rule["destinationPortRange"] == "*" and (named & theirs or rule.get("sourceAddressPrefix") == "*"):
+        if rule["direction"] == "Inbound" and _is_to(rule, port) and _is_from(rule, theirs, address):
             return bool(rule["access"] == "Allow")
-    return False
+    return True
+
+
+def _is_to(rule: Any, port: int) -> bool:
+    first, _, last = rule["destinationPortRange"].partition("-")
+    return rule["protocol"] in {"*", "Tcp"} and (first == "*" or int(first) <= port <= int(last or first))
+
+
+def _is_from(rule: Any, groups: set[str], address: IPv4Address | IPv6Address) -> bool:
+    named = {member["id"] for member in rule.get("sourceApplicationSecurityGroups", ())}
+    prefixes = rule.get("sourceAddressPrefixes", ())
+    return (
+        bool(named & groups)
+        or rule.get("sourceAddressPrefix") in {"*", "VirtualNetwork"}
+        or any(address in ip_network(prefix) for prefix in prefixes)
+    )
 
 
 def placement(group: Group, vm_id: str) -> str | None:

@@ -36,6 +36,7 @@ class Power(StrEnum):
     AT_ONCE = "no capacity in the answer to the launch itself"
     BATCHES = "several VMs with one call"
     PLACEMENT = "VMs of a group close together"
+    SEPARATION = "VMs that do not reach each other"
     MEMORY = "VMs that still show once they have ended"
 
 
@@ -119,8 +120,8 @@ class Backend(Protocol):
     def break_firewall(self, stage: str) -> None:
         """The next call of a stage of making a firewall (`firewall_stages`) is done and its answer lost."""
 
-    def reaches(self, source: str, target: str) -> bool:
-        """Ground truth: whether all ports of the VM `target` are open to the VM `source`."""
+    def reaches(self, source: str, target: str, port: int) -> bool:
+        """Ground truth by all rules that apply: whether TCP from the VM `source`'s private address arrives at `target`."""
 
     def placed(self, vm_id: str) -> str | None:
         """Ground truth: what keeps a VM close to others, or None."""

@@ -1,13 +1,16 @@
 """Groups: what members share at the cloud, and who reaches them."""
 
+import itertools
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
 import pytest
 
 from app.domain import tags
+from app.domain.ids import TenantId
+from app.domain.tags import OwnerTags
 from app.local.waiting import wait_until
 from tests.workers.providers.contract import batches
 from tests.workers.providers.contract.backend import PATIENCE, Backend, Power
@@ -62,22 +65,71 @@ def a_plan_of_a_member_is_pure_and_survives_being_stored_as_json(backend: Backen
     assert json.loads(json.dumps(first)) == first == second
 
 
-@case()
-def members_reach_each_other(backend: Backend) -> None:
-    first, second = (member(backend, n, APART) for n in range(2))
-    assert backend.reaches(first.id, second.id)
-    assert backend.reaches(second.id, first.id)
+PORTS = (1, 22, 2049, 8888, 29500, 65535)
+"""SSH, NFS, Jupyter and `torchrun` among them."""
+
+
+def open_ports(backend: Backend, source: Vm, target: Vm) -> tuple[int, ...]:
+    return tuple(port for port in PORTS if backend.reaches(source.id, target.id, port))
+
+
+def of_tenant(name: str, lease: str) -> OwnerTags:
+    return replace(owner(lease), tenant_id=TenantId(name))
+
+
+@case(Power.SEPARATION)
+def the_only_path_between_vms_is_that_between_members_of_one_group(backend: Backend) -> None:
+    kinds: dict[str, dict[str, Any]] = {
+        "plain": {},
+        "plain-too": {},
+        "networks": {"allowed_cidrs": NETWORKS},
+        "group-1": {"group": APART},
+        "group-2": {"group": APART},
+        "other-1": {"group": replace(OTHER, placement="any")},
+        "other-2": {"group": replace(OTHER, placement="any"), "allowed_cidrs": NETWORKS},
+    }
+    vms: dict[tuple[str, str], Vm] = {}
+    for tenant in ("tenant_a", "tenant_b"):
+        for kind, changes in kinds.items():
+            if tenant == "tenant_b" and "group" in changes:
+                continue  # a group belongs to one tenant
+            wanted = wish(backend, of_tenant(tenant, f"lease_{tenant}_{kind}"), **changes)
+            vms[tenant, kind] = launched(backend, backend.provider.plan(wanted))
+    for (tenant, kind), source in vms.items():
+        for (theirs, other), target in vms.items():
+            is_member = "group" in kinds[kind] and kinds[kind]["group"] == kinds[other].get("group")
+            if source.id != target.id:
+                open_to = open_ports(backend, source, target)
+                assert open_to == (PORTS if is_member else ()), f"{tenant}/{kind} to {theirs}/{other}"
+
+
+@case(Power.BATCHES, Power.CAPACITY, Power.SEPARATION)
+def vms_of_one_create_call_do_not_reach_each_other_or_those_of_another_tenant(backend: Backend) -> None:
+    first, second = launched_batch(backend).values()
+    alone = launch(backend, of_tenant("tenant_b", "lease_b"))
+    for source, target in itertools.permutations((first, second, alone), 2):
+        assert open_ports(backend, source, target) == ()
+
+
+def launched_batch(backend: Backend) -> Mapping[int, Vm]:
+    return repeated(lambda: batches.launched(backend, 2)).vms
+
+
+@case(Power.SEPARATION)
+def networks_that_hold_another_vm_let_it_reach_ssh_and_nothing_else(backend: Backend) -> None:
+    target = launch(backend, owner("lease_a"), allowed_cidrs=("0.0.0.0/0",))
+    assert open_ports(backend, launch(backend, of_tenant("tenant_b", "lease_b")), target) == (22,)
 
 
 @case()
-def members_with_networks_reach_each_other_the_networks_reach_ssh_and_nobody_else_anything(backend: Backend) -> None:
-    first, second = (member(backend, n, APART, allowed_cidrs=NETWORKS) for n in range(2))
-    assert backend.reaches(first.id, second.id)
-    assert backend.reaches(second.id, first.id)
-    stranger = member(backend, 2, replace(OTHER, placement="any"), allowed_cidrs=NETWORKS)
-    for one in (stranger, launch(backend, owner("lease_3"), allowed_cidrs=NETWORKS)):
-        assert not backend.reaches(one.id, first.id)
-        assert not backend.reaches(first.id, one.id)
+def the_firewall_of_the_installation_is_never_a_leftover(backend: Backend) -> None:
+    end(backend, launch(backend))
+    assert wait_until(lambda: leftovers(backend) == [], timeout=PATIENCE)
+
+
+@case()
+def members_with_networks_let_the_networks_reach_ssh_and_nothing_else(backend: Backend) -> None:
+    first = member(backend, 0, APART, allowed_cidrs=NETWORKS)
     rules = [rule for found in backend.firewalls(first.id).values() for rule in found]
     assert sorted(rules) == [("tcp", 22, 22, one) for one in sorted(NETWORKS)]
 
@@ -97,8 +149,8 @@ def a_batch_of_members_is_placed_like_single_ones(backend: Backend) -> None:
     vms = repeated(lambda: batches.launched(backend, 3, group=GROUP)).vms
     alone = member(backend, 9)
     assert {backend.placed(vm.id) for vm in vms.values()} == {backend.placed(alone.id)}
-    assert backend.reaches(vms[0].id, vms[2].id)
-    assert backend.reaches(alone.id, vms[1].id)
+    assert open_ports(backend, vms[0], vms[2]) == PORTS
+    assert open_ports(backend, alone, vms[1]) == PORTS
     assert look(backend, vms[1].id).tags[tags.GROUP] == GROUP.group_id
 
 
