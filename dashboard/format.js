@@ -61,7 +61,7 @@ export const words = (name) => String(name ?? "").replaceAll("_", " ");
 export const PROVIDERS = { aws: "AWS", gcp: "GCP", azure: "Azure" };
 export const providerName = (name) => PROVIDERS[name] ?? name;
 
-const RESOURCES = { gpus: "GPUs", leases: "Leases", spend_per_hour: "USD per hour" };
+const RESOURCES = { gpus: "GPUs", leases: "Leases", spend_per_hour: "USD per hour, VMs" };
 export const resourceName = (name) =>
   RESOURCES[name] ?? (name.startsWith("gpus:") ? `GPUs, ${name.slice(5)}` : words(name));
 

@@ -32,8 +32,8 @@ function release(lease) {
 }
 
 function addedTerm(lease, seconds, label) {
-  const price = lease.placement?.price_per_hour;
-  const cost = price ? `, adds at most ${usd((price * seconds) / 3600)}` : "";
+  const rate = lease.cost.rate_per_hour;
+  const cost = rate ? `, adds at most ${usd((rate * seconds) / 3600)}` : "";
   return `${label}, until ${shortTime(Date.parse(lease.expires_at) + seconds * 1000)}${cost}`;
 }
 

@@ -34,7 +34,7 @@ export function editQuotas(tenant, items) {
     fields: [
       { name: "gpus", label: "GPUs", type: "number", min: 0, value: limitOf("gpus"), placeholder: "none allowed" },
       { name: "leases", label: "Leases", type: "number", min: 0, value: limitOf("leases"), placeholder: "no limit" },
-      { name: SPEND, label: "USD per hour", inputmode: "decimal", pattern: "[0-9]{1,8}([.][0-9]{1,6})?", value: limitOf(SPEND), placeholder: "no limit" },
+      { name: SPEND, label: "USD per hour, VMs", inputmode: "decimal", pattern: "[0-9]{1,8}([.][0-9]{1,6})?", value: limitOf(SPEND), placeholder: "no limit" },
       { name: "models", label: "GPUs by model, one model=limit per line", kind: "textarea", value: models.map((one) => `${one.resource.slice(MODEL.length)}=${one.limit}`).join("\n"), placeholder: "A100=8" },
     ],
     yes: "Save",

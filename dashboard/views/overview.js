@@ -59,7 +59,7 @@ function Figures({ data, quotas }) {
     <div class="figures">
       <${Figure} loading=${!data} name="Leases running" value=${data && count(data.leases)} more=${`${count(active)} active`} href=${to("leases")} />
       <${Figure} loading=${!data || !quotas} name="GPUs" value=${data && count(data.gpus)} more=${quotas && limit("gpus", (value) => count(Number(value)))} href=${to("quotas")} />
-      <${Figure} loading=${!data || !quotas} name="USD per hour" value=${data && usd(data.spend_per_hour)} more=${quotas && (of("spend_per_hour") ? limit("spend_per_hour", usd) : "no limit")} href=${to("quotas")} />
+      <${Figure} loading=${!data || !quotas} name="USD per hour" value=${data && usd(data.spend_per_hour)} more=${quotas && (of("spend_per_hour") ? `VMs: ${usd(of("spend_per_hour").used)} ${limit("spend_per_hour", usd)}` : "no limit")} href=${to("quotas")} />
       <${Figure} loading=${!data} name="Running cost to date" value=${data && html`<${Growing} data=${data} amount=${data.accrued} />`} more="since each lease started" href=${to("leases")} />
       <${Figure} loading=${!data} name="Month to date" value=${data && html`<${Growing} data=${data} amount=${data.spend_month_to_date} />`} more="since the 1st, UTC" href=${to("costs", { range: "30d" })} />
     </div>

@@ -25,7 +25,7 @@ const Table = ({ page, paged }) => html`
     <${Scroll} label="Tenants">
       <table class="list cards">
         <caption class="vh">Tenants</caption>
-        <thead><tr><th scope="col">Tenant</th><th scope="col">Status</th><th scope="col" class="n">Running</th><th scope="col">GPUs</th><th scope="col">Leases</th><th scope="col">USD per hour</th><th scope="col">By model</th></tr></thead>
+        <thead><tr><th scope="col">Tenant</th><th scope="col">Status</th><th scope="col" class="n">Running</th><th scope="col">GPUs</th><th scope="col">Leases</th><th scope="col">USD per hour, VMs</th><th scope="col">By model</th></tr></thead>
         <tbody>${page.items.map((one) => html`<${Row} key=${one.id} tenant=${one} />`)}</tbody>
       </table>
     <//>

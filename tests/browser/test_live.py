@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from decimal import Decimal
 
 import psycopg
 from playwright.sync_api import expect
@@ -110,7 +111,8 @@ def test_a_release_asks_first_and_an_extension_counts(visitor: Visitor, tenant: 
     visitor.go("leases")
     page = visitor.page
     page.get_by_role("button", name="Extend done-with").click()
-    page.get_by_label(re.compile("^4 hours")).check()
+    added = 4 * Decimal(before["cost"]["rate_per_hour"])
+    page.get_by_label(re.compile(rf"^4 hours.*adds at most \${added:.2f}$")).check()
     page.get_by_role("button", name="Extend", exact=True).click()
     expect(page.get_by_text(re.compile("done-with now ends"))).to_be_visible()
     assert tenant.lease(lease_id)["expires_at"] > before["expires_at"]

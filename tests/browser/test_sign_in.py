@@ -35,6 +35,7 @@ def test_a_tenant_sees_its_own_and_asks_for_nothing_else(visitor: Visitor, tenan
     )
     for view, shown in (
         ("overview", "Ends soonest"),
+        ("overview", "USD per hour, VMs"),
         ("quotas", "0 of 16"),
         ("capacity", "g5.xlarge"),
         ("leases", "No lease is running."),
