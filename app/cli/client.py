@@ -68,8 +68,13 @@ class Api:
         pause: Callable[[float], None] = times.pause,
         timeout: float | None = None,
         transport: httpx.BaseTransport | None = None,
+        changed: Callable[[str], object] = lambda _: None,
     ) -> None:
-        """`timeout`: seconds for each part of a call. None: no limit. `transport`: None is the network."""
+        """`timeout`: seconds for each part of a call. `transport`: None is the network.
+
+        `changed` gets a text for each change that the API has carried out: the call, the new id and the secret.
+        """
+        self._changed = changed
         self._note = note
         self._pause = pause
         self._url = endpoint.url
@@ -134,8 +139,9 @@ class Api:
 
     def create_once(self, path: str, body: Json, idempotency_key: str) -> tuple[Json, bool]:
         """As `create`. The second value is False when an earlier call with the same key made the resource."""
-        response = self._send(Call("POST", path, body=body, headers={"Idempotency-Key": idempotency_key}))
-        return self._parsed(response), "Idempotency-Replayed" not in response.headers
+        call = Call("POST", path, body=body, headers={"Idempotency-Key": idempotency_key})
+        response = self._send(call)
+        return self._reported(call, self._parsed(response)), "Idempotency-Replayed" not in response.headers
 
     def post(self, path: str, body: Json | None = None, params: Params | None = None) -> Json:
         """Sends a POST of an action."""
@@ -172,7 +178,16 @@ class Api:
                 return {**page, "items": items}
 
     def _document(self, call: Call) -> Json:
-        return self._parsed(self._send(call))
+        return self._reported(call, self._parsed(self._send(call)))
+
+    def _reported(self, call: Call, document: Json) -> Json:
+        """The document of an answer, after a change has been reported."""
+        made = [
+            str(document[name]) for name in ("id", "secret") if document.get(name) and document[name] not in call.path
+        ]
+        if call.method not in _READS and (call.repeatable or made):
+            self._changed(" ".join([f"{call.method} {call.path}", *made]))
+        return document
 
     def _send(self, call: Call) -> httpx.Response:
         """The answer to a call, after as many tries as the table of `repeats` allows. Raises CliError for no answer."""

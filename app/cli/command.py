@@ -8,7 +8,10 @@ are put together when the command is used: a quarter of the time of a short comm
 """
 
 import inspect
+import os
+import sys
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
 from functools import cached_property
 from typing import Any, get_type_hints
@@ -16,7 +19,7 @@ from typing import Any, get_type_hints
 import typer
 from typer.core import TyperCommand
 
-from app.cli.errors import INTERRUPTED, CliError
+from app.cli.errors import FAILED, INTERRUPTED, OUTPUT_LOST, CliError
 from app.cli.session import Connection, Session
 
 Body = Callable[..., None]
@@ -118,14 +121,44 @@ def _flat(body: Body) -> Callable[..., None]:
 
 def _guarded(session: Session, work: Callable[[], None]) -> None:
     """Runs the function. An expected error becomes a message and an exit code; a bug stays a traceback."""
+    code = 0
+    try:
+        code = _exit_code(session, work)
+        sys.stdout.flush()
+    except (OSError, UnicodeEncodeError) as error:
+        if not session.lost_output(error):
+            raise
+        _forget_output()
+        code = code or OUTPUT_LOST
+    raise typer.Exit(code)
+
+
+def _exit_code(session: Session, work: Callable[[], None]) -> int:
     try:
         work()
     except CliError as error:
         session.report(error)
-        raise typer.Exit(error.exit_code) from None
+        return error.exit_code
     except KeyboardInterrupt:
         session.note("interrupted")
-        raise typer.Exit(INTERRUPTED) from None
+        return INTERRUPTED
+    except typer.Exit as ended:
+        return ended.exit_code
+    except typer.Abort as aborted:  # of a question, which does not tell Ctrl-C from the end of its input
+        if isinstance(aborted.__context__, KeyboardInterrupt):
+            session.note("\ninterrupted")
+            return INTERRUPTED
+        session.note("\nerror: the input ended before an answer")
+        return FAILED
+    return 0
+
+
+def _forget_output() -> None:
+    """Python writes what waits in its buffer at the end, and would report its own error about it."""
+    with suppress(OSError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
 
 
 def _parameters(own: Iterable[inspect.Parameter], groups: Iterable[_Group]) -> Iterator[inspect.Parameter]:

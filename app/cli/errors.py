@@ -12,8 +12,10 @@ Json = dict[str, Any]
 FAILED = 1
 USAGE = 2
 UNREACHABLE = 3
+OUTPUT_LOST = 4
 INTERRUPTED = 130
-("Exit codes: the API rejected the call or the lease failed, wrong usage or no credentials, API unreachable, Ctrl-C.")
+"""Exit codes: the API rejected the call or the lease failed, wrong usage or no credentials, API unreachable, the output
+could not be written, Ctrl-C."""
 
 
 _TOO_MANY, _SERVER_SIDE = 429, 500

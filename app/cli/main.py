@@ -1,6 +1,8 @@
 """The `gpulease` command with all its groups."""
 
 import gc
+import os
+import sys
 from typing import Annotated
 
 import typer
@@ -46,7 +48,19 @@ def main() -> None:
     """Runs the command line and exits the process with its exit code."""
     # building the commands leaves no garbage: looking for it takes a sixth of a short command
     gc.set_threshold(_COLLECT_AFTER)
+    _replace_closed_streams()
     app(prog_name="gpulease")
+
+
+def _replace_closed_streams() -> None:
+    """A closed descriptor would be given to the next connection. Output then fails as on a full disk; messages are dropped."""
+    for descriptor, name, mode in ((1, "stdout", os.O_RDONLY), (2, "stderr", os.O_WRONLY)):
+        if getattr(sys, name) is None:
+            opened = os.open(os.devnull, mode)
+            if opened != descriptor:
+                os.dup2(opened, descriptor)
+                os.close(opened)
+            setattr(sys, name, open(descriptor, "w", encoding="utf-8", closefd=False))  # noqa: SIM115 - until the process ends
 
 
 app = typer.Typer(
@@ -74,7 +88,7 @@ def root(
     """Lease GPUs at AWS, GCP and Azure.
 
     Address and key come from the options, GPULEASE_URL and GPULEASE_KEY, a profile, or .gpulease/credentials.json. Exit
-    codes: 1 rejected or failed, 2 wrong usage, 3 API unreachable, 130 interrupted.
+    codes: 1 rejected or failed, 2 wrong usage, 3 API unreachable, 4 output not written, 130 interrupted.
     """
     del version
 

@@ -2,6 +2,7 @@
 
 import os
 import sys
+from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from app.cli.client import Api
 
 _PANEL = "Connection and output"
+_CHANGES = 50
+"The last changes of a session that are named when the output is lost. A server for agents makes many."
 
 
 @dataclass(frozen=True)
@@ -98,6 +101,7 @@ class Session:
         self._connection = connection
         self._open = ExitStack()
         self._apis: dict[bool, Api] = {}
+        self._changes: deque[str] = deque(maxlen=_CHANGES)
 
     def __enter__(self) -> Self:
         return self
@@ -127,7 +131,7 @@ class Session:
                 environ=os.environ,
                 directory=Path.cwd(),
             )
-            self._apis[operator] = self._open.enter_context(Api(endpoint, note=self.note))
+            self._apis[operator] = self._open.enter_context(Api(endpoint, note=self.note, changed=self._changes.append))
         return self._apis[operator]
 
     def address(self) -> str:
@@ -216,6 +220,16 @@ class Session:
     def note(self, message: str) -> None:
         """Prints a remark for the person at the terminal, on standard error."""
         sys.stderr.write(output.printable(message) + "\n")
+
+    def lost_output(self, error: OSError | UnicodeEncodeError) -> bool:
+        """Names what the command has changed, in one line on standard error. False for an error that is not the output's."""
+        pipe = isinstance(error, BrokenPipeError)
+        if not self._changes and (pipe or getattr(error, "filename", None) is not None):
+            return False
+        why = getattr(error, "strerror", None) or str(error)
+        done = f"; carried out: {', '.join(self._changes)}" if self._changes else ""
+        self.note(f"error: the output could not be written: {why}{done}")
+        return True
 
     def report(self, error: CliError) -> None:
         """Reports why the command ends: on standard error, and as the problem document for programs."""
