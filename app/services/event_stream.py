@@ -67,6 +67,8 @@ class EventStreams:
         self._looking = asyncio.Lock()
         self._news = asyncio.Event()
         self._ended = False
+        self._histories = 0
+        """How often a restore of the database was noticed. Each ends the streams that followed the history before it."""
 
     def end(self) -> None:
         """Ends every stream soon, so that the process can stop. A reader continues at another process."""
@@ -82,7 +84,12 @@ class EventStreams:
             if self._newest is None:
                 self._newest = await self._last_number()
             rows = await self._numbered(self._newest, _LOOK, ANY, None)
-        if rows:
+        if rows and rows[0].sequence > self._newest + 1:
+            # numbers have no gaps: the database was restored. Readers come back with a position that is refused.
+            self._histories += 1
+            self._kept, self._newest = [], None
+            self._wake()
+        elif rows:
             self._kept = [*self._kept, *rows][-_KEPT:]
             self._newest = rows[-1].sequence
             self._wake()
@@ -98,9 +105,12 @@ class EventStreams:
         with self._opened(principal):
             await self._look_first()
             at = self._at if after is None else after
+            history = self._histories
             yield Batch((), at)
             while not self._ended:
                 events, at = await self._after(principal, wanted, at, heartbeat_seconds)
+                if history != self._histories:
+                    return
                 yield Batch(events, at)
 
     async def wait(
@@ -123,7 +133,7 @@ class EventStreams:
             news = self._news
             events, at = await self._next(principal, wanted, at)
             left = ends - time.monotonic()
-            if events or self._ended or left <= 0:
+            if events or self._ended or left <= 0 or self._newest is None:
                 return events, at
             if at >= self._at:
                 with contextlib.suppress(TimeoutError):

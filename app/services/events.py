@@ -42,15 +42,20 @@ class EventService:
         return await self._page(principal, wanted, rows, page, span.sort)
 
     async def require_kept(self, after: int | None) -> None:
-        """Raises CursorExpired when what came after `after` is no longer kept."""
-        if after is not None and await self._purged_since(after):
+        """Raises CursorExpired when what came after `after` is no longer kept, or `after` is of an undone history."""
+        if after is not None and not (await self._position(after)).is_position:
             raise CursorExpired
 
     async def of_lease(
         self, principal: Principal, lease_id: str, wanted: EventFilter, *, span: EventRange, page: PageRequest
     ) -> RowPage:
         """Of one lease. Raises ResourceNotFound, CursorExpired."""
-        expired = span.after is not None and await self._purged_since(span.after)
+        expired = False
+        if span.after is not None:
+            position = await self._position(span.after)
+            expired = not position.is_position
+            if span.after > position.newest:
+                raise CursorExpired
         mine = principal.tenant_id
         wanted = replace(wanted, tenant_id=mine, lease_id=lease_key(lease_id))
         statement = reads.in_range(span, limit=page.limit + 1, wanted=wanted)
@@ -73,11 +78,10 @@ class EventService:
         rows = rows[: page.limit]
         return RowPage(rows, cursor(cursor_kind(sort), str(rows[-1].sequence)) if more else None, total)
 
-    async def _purged_since(self, after: int) -> bool:
-        """Whether numbers above `after` are gone. Looks over all tenants, for only there numbers have no gaps."""
+    async def _position(self, after: int) -> Row[Any]:
+        """See `reads.is_position`. Looks over all tenants, for only there numbers have no gaps."""
         async with self._database.transaction(None, read_only=True) as connection:
-            oldest: int = (await connection.execute(reads.oldest_kept())).scalar_one()
-        return after < oldest - 1
+            return (await connection.execute(reads.is_position(after))).one()
 
 
 async def _lost_its_beginning(connection: AsyncConnection, lease_id: str, within: str | None) -> bool:

@@ -10,11 +10,14 @@ from typing import Any
 
 import httpx
 import pytest
+from sqlalchemy import create_engine
 
 from app.api.routes import event_stream
 from app.bootstrap import build_api
 from app.db.core.ids import new_id
+from app.db.core.urls import sync_url
 from app.db.events.reads import EventFilter
+from app.db.operations import brakes
 from app.domain.ids import TenantId
 from app.local.ports import LOOPBACK
 from app.prerequisites import ensure_operator_key
@@ -159,6 +162,29 @@ async def test_what_is_no_longer_kept_is_gone(api: Running, fleet: Fleet) -> Non
     fleet.run("DELETE FROM event WHERE sequence <= 2")
     async with stream(api, api.alice, "?after=1") as refused:
         assert (refused.answer.status_code, refused.answer.json()["code"]) == (410, "cursor_expired")
+
+
+async def test_a_restore_ends_streams_and_their_readers_start_over(api: Running, fleet: Fleet) -> None:
+    """The backup has the first event of two. The hold after the restore moves the counter."""
+    async with stream(api, api.alice) as followed:
+        for number in (1, 2):
+            await create(api.alice, fleet)
+            assert (await followed.event())["sequence"] == number
+        fleet.run("DELETE FROM event WHERE sequence = 2")
+        fleet.run("UPDATE installation SET event_sequence = 1")
+        engine = create_engine(sync_url(fleet.url))
+        with engine.begin() as connection:
+            connection.execute(brakes.set_hold("restored"))
+        engine.dispose()
+        await create(api.alice, fleet)
+        with pytest.raises(EOFError):
+            await followed.event()
+    async with stream(api, api.alice, **{"Last-Event-ID": "2"}) as refused:
+        assert (refused.answer.status_code, refused.answer.json()["code"]) == (410, "cursor_expired")
+    async with stream(api, api.alice, "?after=1") as earlier:
+        assert (await earlier.event())["sequence"] == 1 + brakes.LOST_NUMBERS + 1
+    # put back, so that the events of each lease are whole again
+    fleet.run("DELETE FROM event")
 
 
 async def test_another_tenants_stream_is_not_to_be_had(api: Running) -> None:

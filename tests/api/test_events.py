@@ -100,6 +100,24 @@ async def test_a_cursor_below_what_is_kept_has_expired(alice: Caller, fleet: Fle
     fleet.run("DELETE FROM event")
 
 
+async def test_a_position_that_nobody_was_given_has_expired(alice: Caller, fleet: Fleet) -> None:
+    """Above the newest number, as after a restore, and between the numbers before and after one."""
+    lease_id = await make(alice)
+    fleet.number_events()
+    paths = "/v1/events?after=", "/v1/events?sort=-created_at&after=", f"/v1/leases/{lease_id}/events?after="
+    for path in paths:
+        assert await events(alice, f"{path}1") == []
+        for after in (2, 999_999_999):
+            answer = await alice.get(f"{path}{after}")
+            assert (answer.status_code, answer.json()["code"]) == (410, "cursor_expired"), path
+    fleet.run("UPDATE installation SET event_sequence = event_sequence + 100")
+    await make(alice)
+    fleet.number_events()
+    assert (await alice.get("/v1/events?after=50")).status_code == 410
+    for known, after in ((True, 1), (True, 101), (True, 0), (False, 102)):
+        assert bool(await events(alice, f"/v1/events?after={after}")) is known
+
+
 async def test_a_cursor_has_expired_too_when_everything_is_purged(alice: Caller, fleet: Fleet) -> None:
     await make(alice)
     fleet.number_events()

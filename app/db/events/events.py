@@ -3,13 +3,14 @@
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import CTE, BigInteger, ColumnElement, Executable, Text, Update, bindparam, select, text, update
+from sqlalchemy import CTE, BigInteger, ColumnElement, Executable, Text, Update, bindparam, or_, select, text, update
 from sqlalchemy.dialects.postgresql import Insert, insert
 
 from app.db.core.column_types import Json
 from app.db.core.ids import new_id
 from app.db.core.prepared import Bound
 from app.db.core.statements import AnySelect
+from app.db.operations import cluster
 from app.db.schema.tables import event, installation
 from app.domain.event_parts import EventData
 from app.domain.ids import TenantId
@@ -71,8 +72,14 @@ def append(tenant_id: TenantId, new: NewEvent) -> Insert:
     return insert(event).values(id=new_id("event"), tenant_id=tenant_id, **values)
 
 
-LOCK_COUNTER: Bound[AnySelect] = Bound(select(installation.c.event_sequence).with_for_update(skip_locked=True), {})
-"""First statement of the sequencer. Returns no row while another sequencer is at work."""
+LOCK_COUNTER: Bound[AnySelect] = Bound(
+    select(installation.c.event_sequence)
+    .where(or_(cluster.IS_KNOWN, installation.c.hold.is_not(None)))
+    .with_for_update(skip_locked=True),
+    {},
+)
+"""First statement of the sequencer. Returns no row while another sequencer is at work, and after a restore until the
+hold is set, which moves the counter above all numbers given before."""
 
 _NUMBER = text(
     """

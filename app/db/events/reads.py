@@ -5,7 +5,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import ColumnElement, func, select
+from sqlalchemy import ColumnElement, exists, func, or_, select
 
 from app.db.core.statements import AnySelect
 from app.db.core.tenant_scope import owned
@@ -94,13 +94,18 @@ def in_range(span: EventRange, *, limit: int, wanted: EventFilter) -> AnySelect:
     return statement.order_by(event.c.sequence.desc() if span.newest_first else event.c.sequence).limit(limit)
 
 
-def oldest_kept() -> AnySelect:
-    """One row `sequence`: the lowest number not purged, or one above the newest when none is kept.
+def is_position(after: int) -> AnySelect:
+    """One row (is_position, newest): whether every event above `after` is kept, and the highest number given out.
 
-    Numbers have no gaps over all tenants, so it must be asked in a transaction that sees every tenant.
+    A position is the newest number, the number of a kept event, or the one below a kept event. Any other is of deleted
+    events, or of a history that a restore has undone. Numbers have no gaps over all tenants but after a restore, so it
+    must be asked in a transaction that sees every tenant.
     """
-    first = select(event.c.sequence).where(event.c.sequence.is_not(None)).order_by(event.c.sequence).limit(1)
-    return select(func.coalesce(first.scalar_subquery(), installation.c.event_sequence + 1).label("sequence"))
+    kept = exists().where(event.c.sequence.in_((after, after + 1)))
+    return select(
+        or_(kept, installation.c.event_sequence == after).label("is_position"),
+        installation.c.event_sequence.label("newest"),
+    )
 
 
 def last_number() -> AnySelect:

@@ -38,9 +38,17 @@ def now() -> Bound[AnySelect]:
 
 
 def set_hold(reason: str) -> Update:
-    """Sets the hold if there is none; the first reason stays. Follow it with `doubt_terms` when it was set."""
+    """Sets the hold if there is none; the first reason stays. Follow it with `doubt_terms` when it was set.
+
+    Numbers of events go on above all that were given before a restore: who follows events misses none.
+    """
     value = func.jsonb_build_object("reason", reason, "since", func.now())
-    return update(installation).where(installation.c.hold.is_(None)).values(hold=value)
+    beyond = installation.c.event_sequence + LOST_NUMBERS
+    return update(installation).where(installation.c.hold.is_(None)).values(hold=value, event_sequence=beyond)
+
+
+LOST_NUMBERS = 10_000_000_000
+"""More events than an installation has after a backup, and few enough for 900,000 restores in a number of JSON."""
 
 
 NOT_HELD = exists().where(installation.c.hold.is_(None))

@@ -3,10 +3,11 @@
 import threading
 from typing import Any
 
-from sqlalchemy import func, select
+from sqlalchemy import func, select, update
 
 from app.db.events import events, reads
 from app.db.leases.transitions import write
+from app.db.operations import brakes
 from app.db.schema.tables import event, installation
 from app.domain.events import LeaseRebooted, LeaseRebooting
 from tests.db.store import Store, together
@@ -119,3 +120,12 @@ def test_the_counter_moves_with_the_numbers(store: Store) -> None:
 def test_unnumbered_events_are_shown_to_nobody(store: Store) -> None:
     store.run(events.append(store.tenant_id, TOLD))
     assert numbers(store) == []
+
+
+def test_after_a_restore_nothing_is_numbered_until_the_hold_moves_the_counter(store: Store) -> None:
+    store.run(update(installation).values(event_sequence=5, system_identifier="another", timeline=1))
+    assert store.first(events.LOCK_COUNTER) is None
+    store.run(brakes.set_hold("restored"))
+    assert store.first(events.LOCK_COUNTER) == (5 + brakes.LOST_NUMBERS,)
+    store.run(brakes.set_hold("once more"))
+    assert store.first(events.LOCK_COUNTER) == (5 + brakes.LOST_NUMBERS,)
