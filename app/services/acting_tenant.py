@@ -1,5 +1,7 @@
 """The tenant for which a caller acts."""
 
+from app.db.core.engine import ApiDatabase
+from app.db.tenancy import tenants
 from app.domain.ids import TenantId, is_typeid
 from app.services.errors import FieldError, InvalidRequest
 from app.services.principal import Principal
@@ -14,8 +16,21 @@ def whose(principal: Principal, named: str | None, *, pointer: str = "#/body/ten
     if named is None:
         raise wrong_tenant("is required of operators: the tenant to act for", pointer=pointer)
     if not is_typeid("tenant", named):
-        raise wrong_tenant("is not the id of a tenant", pointer=pointer)
+        raise unknown_tenant(pointer=pointer)
     return TenantId(named)
+
+
+async def known_tenant(database: ApiDatabase, principal: Principal, named: str | None) -> TenantId:
+    """The same as `whose`, for a call that needs no row of the tenant. Raises InvalidRequest for an unknown tenant, too."""
+    tenant_id = whose(principal, named)
+    if principal.is_operator and not await database.rows(None, tenants.get(tenant_id, within=None)):
+        raise unknown_tenant()
+    return tenant_id
+
+
+def unknown_tenant(*, pointer: str = "#/body/tenant_id") -> InvalidRequest:
+    """The refusal of an id of no tenant."""
+    return wrong_tenant("is not the id of a tenant", pointer=pointer)
 
 
 def wrong_tenant(detail: str, *, pointer: str = "#/body/tenant_id") -> InvalidRequest:

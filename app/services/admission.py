@@ -17,7 +17,7 @@ from app.db.tenancy import commitments, quota_limits
 from app.db.tenancy import quotas as quota_statements
 from app.domain.ids import LeaseId, TenantId
 from app.domain.quotas import Amounts, Shortage, shortages
-from app.services.acting_tenant import wrong_tenant
+from app.services.acting_tenant import unknown_tenant
 from app.services.budget_refusals import budget_refusal
 from app.services.context import ServiceContext
 from app.services.errors import FieldError, TenantSuspended, TermExceeded
@@ -168,7 +168,7 @@ async def check_terms(connection: AsyncConnection, tenant_id: TenantId, ttl_seco
     """Raises TenantSuspended, TermExceeded or InvalidRequest when the tenant may not start this."""
     row = (await connection.execute(statements.TERMS, {"tenant_id": tenant_id})).one_or_none()
     if row is None:
-        raise wrong_tenant("is not the id of a tenant")
+        raise unknown_tenant()
     if row.status != "active":
         raise TenantSuspended
     if ttl_seconds > row.max_ttl_seconds:

@@ -30,7 +30,7 @@ from app.domain.budgets import (
 from app.domain.ids import TenantId, is_typeid
 from app.domain.money import format_money
 from app.services import audit
-from app.services.acting_tenant import whose
+from app.services.acting_tenant import unknown_tenant, whose
 from app.services.context import ServiceContext
 from app.services.cost_owners import check_limits_of_keys
 from app.services.cursors import PageRequest, RowPage, cut, last_id
@@ -63,7 +63,7 @@ class BudgetService:
         self._database = context.database
 
     async def create(self, principal: Principal, new: NewBudget, key: IdempotencyKey | None) -> Created:
-        """The budget counts what its period has cost so far. Raises ResourceNotFound, InvalidRequest, Conflict."""
+        """The budget counts what its period has cost so far. Raises InvalidRequest, Conflict."""
         tenant_id = whose(principal, new.tenant_id, pointer="#/body/scope/tenant_id")
         async with self._database.transaction(principal.tenant_id) as connection:
             stored = await replay(connection, key)
@@ -137,10 +137,10 @@ async def add_budget(
 ) -> dict[str, Any]:
     """Creates the budget in the caller's transaction. `field`: of the body, where the amount stands.
 
-    Raises ResourceNotFound, InvalidRequest, Conflict.
+    Raises InvalidRequest, Conflict.
     """
     if not await connection.run_sync(commitments.lock_tenant, tenant_id):
-        raise ResourceNotFound
+        raise unknown_tenant(pointer="#/body/scope/tenant_id")
     await _check_scope(connection, tenant_id, new.scope)
     await _check_count(connection, tenant_id, new.scope)
     await _check_ceiling(connection, principal, tenant_id, new.amount, f"#/body/{field}")

@@ -9,7 +9,7 @@ from app.db.leases import lists, transitions
 from app.db.leases.lists import LeaseFilter
 from app.domain.ids import LeaseId
 from app.domain.leases import TERMINAL, Desired, LeaseState
-from app.services.acting_tenant import whose
+from app.services.acting_tenant import known_tenant
 from app.services.context import ServiceContext
 from app.services.lease_changes import end_lease
 from app.services.principal import Principal
@@ -62,7 +62,9 @@ class BulkRelease:
 
         Raises InvalidRequest.
         """
-        query, parameters = lists.selected(_filter(principal, selection), MOST + 1, running=not selection.ids)
+        query, parameters = lists.selected(
+            await self._filter(principal, selection), MOST + 1, running=not selection.ids
+        )
         rows = await self._context.database.fetch(principal.tenant_id, query, **parameters)
         found = [SimpleNamespace(**row) for row in rows[:MOST]]
         running = [row for row in found if row.desired == Desired.RUN]
@@ -72,6 +74,14 @@ class BulkRelease:
             not_found=tuple(sorted(set(selection.ids) - {row.id for row in found})),
             more=len(rows) > MOST,
         )
+
+    async def _filter(self, principal: Principal, selection: Selection) -> LeaseFilter:
+        """An operator names the tenant, except for a selection by ids."""
+        tenant_id = selection.tenant_id
+        if not selection.ids or tenant_id is not None or principal.tenant_id is not None:
+            tenant_id = await known_tenant(self._context.database, principal, tenant_id)
+        wanted = LeaseFilter(tenant_id=tenant_id, ids=selection.ids, labels=selection.labels or {})
+        return wanted if selection.ids else replace(wanted, states=_LIVE)
 
     async def _end(self, principal: Principal, rows: Sequence[Any]) -> set[str]:
         """The ids of the leases that this call has released."""
@@ -85,15 +95,6 @@ class BulkRelease:
                 self._context.hints.wake(LeaseId(lease_id))
             ended |= set(done)
         return ended
-
-
-def _filter(principal: Principal, selection: Selection) -> LeaseFilter:
-    """An operator names the tenant, except for a selection by ids."""
-    tenant_id = selection.tenant_id
-    if not selection.ids or tenant_id is not None or principal.tenant_id is not None:
-        tenant_id = whose(principal, tenant_id)
-    wanted = LeaseFilter(tenant_id=tenant_id, ids=selection.ids, labels=selection.labels or {})
-    return wanted if selection.ids else replace(wanted, states=_LIVE)
 
 
 def _selected(row: Any, *, released: bool, dry_run: bool) -> SelectedLease:

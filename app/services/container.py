@@ -147,7 +147,7 @@ class Services:
             offerings=OfferingService(catalogue),
             gpu_models=GpuModelService(catalogue),
             regions=RegionService(catalogue),
-            sizings=SizingService(catalogue),
+            sizings=SizingService(context.database, catalogue),
             plan=plans,
             quotes=QuoteService(context, catalogue, plans),
             explanations=ExplanationService(context, catalogue),

@@ -12,7 +12,7 @@ from app.domain.ids import is_typeid
 from app.domain.quotes import VALID_FOR, Quote, QuotedPrice, stored_request
 from app.services.acting_tenant import whose
 from app.services.context import ServiceContext
-from app.services.errors import ResourceNotFound
+from app.services.errors import FieldError, InvalidRequest, ResourceNotFound
 from app.services.lease_refusals import no_offering
 from app.services.lease_requests import CreateLease
 from app.services.offering_cache import OfferingCache
@@ -71,8 +71,12 @@ class QuoteService:
         return row
 
     async def for_lease(self, principal: Principal, quote_id: str, tenant_id: str | None) -> Quote:
-        """The quote from which a lease of this tenant is created, expired or not. Raises ResourceNotFound, InvalidRequest."""
-        return Quote.of(await self.get(principal, quote_id, tenant_id=whose(principal, tenant_id)))
+        """The quote from which a lease of this tenant is created, expired or not. Raises InvalidRequest."""
+        try:
+            return Quote.of(await self.get(principal, quote_id, tenant_id=whose(principal, tenant_id)))
+        except ResourceNotFound:
+            detail = "is not the id of a quote of this tenant"
+            raise InvalidRequest(errors=[FieldError("#/body/quote_id", detail)]) from None
 
 
 def within_price(plan: Plan) -> Plan:

@@ -9,6 +9,7 @@ from decimal import Decimal
 from math import ceil
 from typing import Any
 
+from app.db.core.engine import ApiDatabase
 from app.domain import placement
 from app.domain.lease_offerings import for_term, is_visible, term_of
 from app.domain.lease_requests import GpuRequest, LeaseRequest
@@ -21,7 +22,7 @@ from app.domain.sizing.fits import GIB, GpuClass, GpuFit, fits, gpu_classes
 from app.domain.sizing.known_models import known_shape
 from app.domain.sizing.memory import MemoryParts, SizingTask, Workload, memory_parts, weight_bytes
 from app.domain.sizing.shapes import ModelShape, SizingError, parse_parameters, typical_shape
-from app.services.acting_tenant import whose
+from app.services.acting_tenant import known_tenant
 from app.services.errors import FieldError, InvalidRequest
 from app.services.offering_cache import OfferingCache
 from app.services.principal import Principal
@@ -76,12 +77,13 @@ class _Choice:
 class SizingService:
     """Reads the catalogue as the caller's leases see it."""
 
-    def __init__(self, catalogue: OfferingCache) -> None:
+    def __init__(self, database: ApiDatabase, catalogue: OfferingCache) -> None:
+        self._database = database
         self._catalogue = catalogue
 
     async def size(self, principal: Principal, request: SizingRequest) -> ModelSizing:
         """Raises InvalidRequest, which names the field."""
-        tenant_id = self._tenant(principal, request)
+        tenant_id = await self._tenant(principal, request)
         with _naming_fields():
             shape, workload = _shape(request), Workload(**request.workload)
             parts = memory_parts(shape, workload)
@@ -117,12 +119,11 @@ class SizingService:
             as_of=snapshot.as_of,
         )
 
-    @staticmethod
-    def _tenant(principal: Principal, request: SizingRequest) -> str | None:
+    async def _tenant(self, principal: Principal, request: SizingRequest) -> str | None:
         """None: an operator, who need not name a tenant here."""
         if principal.is_operator and request.tenant_id is None:
             return None
-        return whose(principal, request.tenant_id)
+        return await known_tenant(self._database, principal, request.tenant_id)
 
 
 @contextmanager

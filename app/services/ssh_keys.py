@@ -14,7 +14,7 @@ from app.db.tenancy import tenants as tenant_statements
 from app.domain.ids import is_typeid
 from app.domain.ssh_keys import MOST_STORED, fingerprint
 from app.services import audit
-from app.services.acting_tenant import whose
+from app.services.acting_tenant import unknown_tenant, whose
 from app.services.context import ServiceContext
 from app.services.cursors import PageRequest, RowPage, cut, last_id
 from app.services.errors import Conflict, Forbidden, NameTaken, ResourceNotFound
@@ -123,7 +123,7 @@ async def _lock_tenant(connection: AsyncConnection, principal: Principal, tenant
     """Changes of one tenant's set of keys happen one after the other."""
     tenant = tenant_statements.get(tenant_id, within=principal.tenant_id, lock=True)
     if (await connection.execute(tenant)).first() is None:
-        raise ResourceNotFound
+        raise unknown_tenant()
 
 
 async def _check_count(connection: AsyncConnection, principal: Principal, tenant_id: str) -> None:

@@ -7,7 +7,8 @@ from app.db.tenancy import tenants
 from app.domain.ids import LeaseId, TenantId
 from app.domain.leases import LeaseState, sources
 from app.domain.reasons import SUSPENDED
-from app.services.errors import ResourceNotFound, TenantSuspended
+from app.services.acting_tenant import unknown_tenant
+from app.services.errors import TenantSuspended
 from app.services.principal import Principal
 
 
@@ -28,11 +29,11 @@ async def end_leases_of(
 async def lock_for_creation(connection: AsyncConnection, principal: Principal, tenant_id: str) -> None:
     """Locks the tenant before it gets a key or a webhook. Operators may create them for a suspended tenant.
 
-    Raises ResourceNotFound, TenantSuspended.
+    Raises InvalidRequest for an unknown tenant of the body, TenantSuspended.
     """
     found = await connection.execute(tenants.get(tenant_id, within=principal.tenant_id, lock=True))
     row = found.first()
     if row is None:
-        raise ResourceNotFound
+        raise unknown_tenant()
     if row.status == "suspended" and not principal.is_operator:
         raise TenantSuspended

@@ -61,7 +61,7 @@ class WebhookService:
     async def create(self, principal: Principal, new: NewWebhook, key: IdempotencyKey | None, aside: Aside) -> Created:
         """The row and its `secret`, which is None in a repeated answer.
 
-        Raises ResourceNotFound, TenantSuspended, InvalidRequest, RateLimited, Conflict.
+        Raises TenantSuspended, InvalidRequest, RateLimited, Conflict.
         """
         tenant_id = whose(principal, new.tenant_id)
         _check_types(new.event_types, new.format)

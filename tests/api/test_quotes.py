@@ -153,8 +153,8 @@ async def test_an_expired_quote_is_refused_but_a_repeated_create_is_answered(ali
 async def test_a_quote_of_another_tenant_does_not_exist(alice: Caller, bob: Caller, operator: Caller) -> None:
     quote = await quoted(alice)
     assert (await bob.get(f"/v1/quotes/{quote['id']}")).status_code == 404
-    assert (await refused(bob, quote_id=quote["id"]))["code"] == "not_found"
-    assert (await refused(operator, quote_id=quote["id"], tenant_id=bob.tenant_id))["code"] == "not_found"
+    assert (await refused(bob, quote_id=quote["id"]))["code"] == "invalid_request"
+    assert (await refused(operator, quote_id=quote["id"], tenant_id=bob.tenant_id))["code"] == "invalid_request"
     made = await operator.post("/v1/leases", json={"quote_id": quote["id"], "tenant_id": alice.tenant_id})
     assert made.status_code == 201, made.text
 

@@ -214,7 +214,7 @@ async def test_an_operator_acts_for_a_tenant_and_sees_every_one(operator: Caller
     refused = await alice.get(f"/v1/webhooks?tenant_id={bob.tenant_id}")
     assert refused.json()["errors"][0]["pointer"] == "#/query/tenant_id"
     unknown = {"url": URL, "tenant_id": "tenant_01jz0000000000000000000000"}
-    assert (await operator.post("/v1/webhooks", json=unknown)).status_code == 404
+    assert (await operator.post("/v1/webhooks", json=unknown)).status_code == 422
 
 
 async def test_a_test_is_due_at_once_and_one_at_a_time(alice: Caller, fleet: Fleet) -> None:
