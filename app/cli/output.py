@@ -5,7 +5,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from decimal import Decimal, InvalidOperation
+from decimal import ROUND_CEILING, ROUND_HALF_EVEN, Decimal, InvalidOperation
 from typing import Any, Literal
 
 from rich.console import Console
@@ -116,15 +116,16 @@ def price(path: str) -> Look:
     return Faces(lambda document: rounded(at(document, path)), path)
 
 
-def rounded(amount: object) -> str | None:
-    """`21.96` or `0.4326` for a decimal string of the API. None without an amount."""
+def rounded(amount: object, *, up: bool = False) -> str | None:
+    """`21.96` or `0.4326` for a decimal string of the API. None without an amount. `up`: a maximum, never shown lower."""
     if amount is None:
         return None
     try:
         number = Decimal(str(amount))
     except InvalidOperation:
         return str(amount)
-    short = f"{number:.4f}" if abs(number) < _FEW else f"{number:.2f}"
+    last = Decimal("0.0001") if abs(number) < _FEW else Decimal("0.01")
+    short = f"{number.quantize(last, ROUND_CEILING if up else ROUND_HALF_EVEN):f}"
     whole, _, decimals = short.partition(".")
     return f"{whole}.{decimals.rstrip('0').ljust(2, '0')}"
 

@@ -40,11 +40,11 @@ def view(document: "Json") -> "Table":
     candidates: list[Json] = at(document, "plan.candidates") or []
     offering = candidates[0].get("offering") if candidates else None
     currency = document.get("currency") or "USD"
-    total = rounded(document.get("total"))
+    total = rounded(document.get("total"), up=True)
     return output.details(
         [
             ("quote", document.get("id")),
-            ("price", f"at most {rounded(document.get('rate_per_hour'))} {currency}/h"),
+            ("price", f"at most {rounded(document.get('rate_per_hour'), up=True)} {currency}/h"),
             ("total", total and f"{total} {currency} for the term"),
             ("disks", plan_view.disks(candidates[0]) if candidates else None),
             ("valid until", f"{document.get('valid_until')} ({output.since(document.get('valid_until'))})"),

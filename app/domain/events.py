@@ -335,7 +335,10 @@ class QuotaNearlyUsed(EventData):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BudgetThreshold(EventData):
-    """What is spent reaches a threshold of a budget. Sent once for each threshold and period."""
+    """What is spent reaches a threshold of a budget.
+
+    Sent once for each threshold and period, unless a change of the amount lets the threshold be reached again.
+    """
 
     type = EventType.BUDGET_THRESHOLD
     budget_id: str = described("The budget's id.")

@@ -108,12 +108,16 @@ class ExplanationService:
         )
 
     async def _queue(self, row: _Row) -> QueuePlace | None:
-        """The counts concern all tenants, so this read has no tenant and a snapshot of its own. It returns only counts."""
+        """The counts concern all tenants, so this read has no tenant and a snapshot of its own. It returns only counts.
+
+        None also when the lease has left the queue, or its turn has changed, since `row` was read.
+        """
         if row["state"] != LeaseState.QUEUED or row["next_due"] is None:
             return None
         parameters = {"lease_id": row["id"], "owner": row["tenant_id"], "next_due": row["next_due"]}
         (counts,) = await self._database.fetch(None, statements.QUEUE, **parameters)
-        return QueuePlace(**counts)
+        counted, place = counts["counted"], {name: count for name, count in counts.items() if name != "counted"}
+        return QueuePlace(**place) if counted else None
 
 
 def _placement(

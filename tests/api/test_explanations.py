@@ -73,6 +73,21 @@ async def test_a_new_lease_is_tried_at_once(alice: Caller) -> None:
     assert {need["resource"]: need["free"] for need in found["quota"]}["gpus"] == 8
 
 
+async def test_a_lease_that_has_left_the_queue_since_it_was_read_has_no_place_in_it(
+    alice: Caller, fleet: Fleet
+) -> None:
+    lease_id = await create(alice)
+    [row] = fleet.run("SELECT id, tenant_id, state, next_due FROM lease")
+    explanations = alice.app.state.services.explanations
+    place = await explanations._queue(row)
+    assert place is not None
+    assert place.position == 1
+    fleet.run("UPDATE lease SET next_due = next_due + interval '1 minute'")
+    assert await explanations._queue(row) is None
+    fleet.activate(lease_id)
+    assert await explanations._queue(row) is None
+
+
 async def test_after_refusals_it_shows_each_candidate_and_what_would_fit(
     alice: Caller, operator: Caller, fleet: Fleet
 ) -> None:

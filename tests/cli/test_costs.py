@@ -169,7 +169,7 @@ def test_a_quote_is_requested_like_a_lease_and_shows_its_price(api: FakeApi, cli
         "id": "quote_01",
         "plan": plan,
         "price_per_hour": "21.90",
-        "rate_per_hour": "21.96",
+        "rate_per_hour": "21.95001",
         "total": "43.92",
         "currency": "USD",
         "valid_until": until,
@@ -180,7 +180,7 @@ def test_a_quote_is_requested_like_a_lease_and_shows_its_price(api: FakeApi, cli
     (asked,) = api.calls("POST", "/v1/quotes")
     assert asked.body == {"gpu": {"model": "A100", "count": 8}, "instance_types": None, "ttl_seconds": 7200}
     row = cli("quote", "--gpu", "A100:8", "--ttl", "2h", "--csv").stdout.splitlines()[1]
-    assert row == f"quote_01,21.96,43.92,{until}"
+    assert row == f"quote_01,21.95001,43.92,{until}"
 
 
 def test_a_lease_has_a_cost_cap_warnings_and_a_quote(api: FakeApi, cli: Cli) -> None:

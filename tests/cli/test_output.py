@@ -7,6 +7,7 @@ import json
 import pytest
 from rich.text import Text
 
+from app.cli import output
 from app.cli.sheet import cell
 from tests.cli.conftest import Cli
 from tests.cli.fake_api import ACTIVE, BOOTING, PLACE, PROVISIONING, RELEASED, FakeApi, Json, a_lease
@@ -146,3 +147,11 @@ def test_two_forms_at_once_are_refused(api: FakeApi, cli: Cli) -> None:
         assert result.exit_code == 2
         assert "not both" in result.stderr
     assert not api.asked
+
+
+@pytest.mark.parametrize(
+    ("amount", "nearest", "ceiling"),
+    [("0.70683", "0.7068", "0.7069"), ("0.7068", "0.7068", "0.7068"), ("21.961", "21.96", "21.97"), (None, None, None)],
+)
+def test_a_maximum_is_never_shown_lower(amount: str | None, nearest: str | None, ceiling: str | None) -> None:
+    assert (output.rounded(amount), output.rounded(amount, up=True)) == (nearest, ceiling)

@@ -56,7 +56,9 @@ def _fan_out_to(database: WorkerDatabase, webhook_id: str) -> int:
         found = connection.execute(reads.numbered(after=mine.position, limit=_EVENTS, wanted=wanted)).all()
         if not found:
             return 0
-        chosen = [row for row in found if mine.event_types is None or row.type in mine.event_types]
+        # an event may get its number long after its time, and after the webhook was created
+        since = [row for row in found if row.created_at >= mine.created_at]
+        chosen = [row for row in since if mine.event_types is None or row.type in mine.event_types]
         if chosen:
             connection.execute(statements.add([_delivery(webhook_id, row) for row in chosen]))
         connection.execute(statements.move_position(webhook_id, found[-1].sequence, more=bool(chosen)))

@@ -35,10 +35,10 @@ class Sizing(View):
 
     task: Annotated[SizingTask, Field(description=GROWS)]
     precision: Annotated[Precision, Field(description=GROWS)]
-    model: Annotated[SizedModel, Field(description="The model as it was read.")]
+    model: SizedModel
     bytes: Annotated[SizingBytes, Field(description="GPU memory by part, for one GPU that has everything.")]
     assumptions: Annotated[list[str], Field(description="What the figures assume, in sentences.")]
-    fits: list[SizingFit]
+    fits: Annotated[list[SizingFit], Field(description="The classes of GPUs that have the memory, the cheapest first.")]
     offerings: Annotated[list[SizedOffering], Field(description="The cheapest instance types: at most five.")]
     lease: Annotated[SizedLease | None, Field(description="A request for the cheapest one. Null: none can be had.")]
     as_of: Moment

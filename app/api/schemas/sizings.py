@@ -109,7 +109,7 @@ class SizingBytes(View):
     optimizer: Annotated[int, Field(description="The states of the optimizer.")]
     activations: Annotated[int, Field(description="Training: of one step on one GPU.")]
     overhead: Annotated[int, Field(description="Inference: 20 % of weights and KV cache.")]
-    total: int
+    total: Annotated[int, Field(description="The sum of the others.")]
 
 
 class SizingFit(View):

@@ -51,12 +51,12 @@ _BEHIND = (
 
 
 def lock_position(webhook_id: str) -> AnySelect:
-    """(tenant_id, position, event_types), locked.
+    """(tenant_id, position, event_types, created_at), locked.
 
     Returns no row while another process holds the lock, or when the webhook is disabled.
     """
     return (
-        select(webhook.c.tenant_id, webhook.c.position, webhook.c.event_types)
+        select(webhook.c.tenant_id, webhook.c.position, webhook.c.event_types, webhook.c.created_at)
         .where(webhook.c.id == webhook_id, webhook.c.enabled)
         .with_for_update(skip_locked=True, key_share=True)
     )

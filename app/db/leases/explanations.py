@@ -125,12 +125,15 @@ def _positions() -> AnySelect:
         func.count().filter(_NOT_LATER).label("position"),
         func.count().filter(_OWN).label("waiting_in_tenant"),
         func.count().filter(_OWN, _NOT_LATER).label("position_in_tenant"),
+        (func.count().filter(lease.c.id == bindparam("lease_id", type_=Id), _NOT_LATER) > 0).label("counted"),
     ]
     return select(*counts).where(*_QUEUED)
 
 
 QUEUE = Query(_positions())
 """Counts of queued leases of all tenants, so it is executed without a tenant: it returns no other fact about them.
+
+`counted`: whether the lease still waits as it was read.
 
 Parameters: lease_id, owner, next_due.
 """

@@ -158,7 +158,7 @@ _CONDITIONS: Mapping[str, ColumnExpressionArgument[bool]] = MappingProxyType(
         ),
         "ids": lease.c.id == any_(bindparam("ids", type_=ARRAY(Id))),
         "labels": lease.c.labels.contains(bindparam("labels", type_=Json)),
-        "created_after": lease.c.created_at > bindparam("created_after"),
+        "created_after": lease.c.created_at >= bindparam("created_after"),
         "created_before": lease.c.created_at < bindparam("created_before"),
         "updated_since": lease.c.updated_at >= bindparam("updated_since"),
     }

@@ -132,6 +132,16 @@ def test_a_position_never_passes_an_event_that_is_not_numbered_yet(store: Store,
     assert [json.loads(one.body)["type"] for one in receiver.got] == ["lease.active", "lease.queued"]
 
 
+def test_an_event_from_before_the_webhook_that_is_numbered_after_it_is_not_sent(
+    store: Store, receiver: Receiver
+) -> None:
+    store.run(events.append(store.tenant_id, events.NewEvent(sample("lease.queued"))))
+    make(store, receiver.url)
+    after = tell(store, "lease.active")
+    deliver(store)
+    assert receiver.ids == after
+
+
 def test_nothing_is_lost_while_the_receiver_is_down_for_an_hour_and_the_order_stays(
     store: Store, receiver: Receiver
 ) -> None:
