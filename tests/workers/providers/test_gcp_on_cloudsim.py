@@ -24,7 +24,6 @@ from workers.providers.interfaces import Provider
 from workers.providers.types import Image, Params
 
 LACKS = {
-    Power.SEPARATION: "VMs of one network reach each other by its usual rules",
     Power.NOTICES: "tells only the VM, half a minute before",
     Power.HELD: "removes a firewall rule in use",
 }

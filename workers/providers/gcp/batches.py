@@ -56,7 +56,7 @@ def plan(
         RULES: firewall.plan(
             owned, account, launch_name(token), launch.network_of(account), {tags.BATCH: labels[tags.BATCH]}
         ),
-        **{key: single[key] for key in (groups.PART,) if key in single},
+        **{key: single[key] for key in (groups.PART, groups.SEPARATION) if key in single},
     }
 
 
@@ -87,7 +87,7 @@ def _disk(disk: Mapping[str, Any], labels: Mapping[str, str]) -> dict[str, Any]:
 
 
 def create(clients: GcpClients, region: str, params: Params, shared: groups.GcpGroupResources) -> BatchLaunched:
-    """Creates what the members of a group share, and the firewall rules, then calls instances.bulkInsert. Raises ProviderError.
+    """Creates what VMs share, and the firewall rules, then calls instances.bulkInsert. Raises ProviderError.
 
     Google names the VMs in operations of their own. A slot without one has an unknown outcome, unless the whole call has
     failed. Raises the refusal of a call that has created no VM: that of an insert, or else that of the call.

@@ -1,4 +1,6 @@
-"""VPC firewall rules of one attempt or batch that names allowed networks: they limit which networks reach the SSH port of its VM.
+"""VPC firewall rules: those of one attempt or batch that names allowed networks, and the one that separates all VMs.
+
+The first ones limit which networks reach the SSH port of a VM.
 
 The adapter creates the rules before the VM, under names derived from its token. The rules apply to the network tag that
 only this VM has. In Google Cloud a rule contains either IPv4 or IPv6 networks, so a spec with both gets two rules. A
@@ -9,6 +11,7 @@ In a shared VPC, the rules are in the host project. Several accounts may share i
 names the project of its VM.
 """
 
+import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -29,6 +32,32 @@ _VM_PROJECT = "gpulease-project"
 """Key in the description of a rule in a host project: the project of the VM."""
 _SUFFIX = {4: "", 6: "-v6"}
 
+VM_TAG = "gpulease-vm"
+"""The network tag of every VM of any installation of gpulease."""
+ALLOW, SEPARATE = 900, 950
+"""Priorities of rules; lower numbers come first. Rules that nobody gave a priority have 1,000."""
+
+
+def separation(networks: Iterable[str]) -> list[Params]:
+    """The bodies of the rules that refuse traffic between VMs of gpulease, one for each network.
+
+    The rules of a lease and of a group come before them. They name no lease and no installation, so all accounts and
+    installations that share a network use the same one.
+    """
+    return [
+        {
+            "name": f"{PREFIX}separate-{hashlib.sha256(network.encode()).hexdigest()[:20]}",
+            "description": "gpulease: its VMs do not reach each other, unless a rule with a lower number lets them",
+            "network": network,
+            "direction": "INGRESS",
+            "priority": SEPARATE,
+            "sourceTags": [VM_TAG],
+            "targetTags": [VM_TAG],
+            "denied": [{"IPProtocol": "all"}],
+        }
+        for network in networks
+    ]
+
 
 def plan(
     spec: LaunchSpec, account: GcpAccount, vm_name: str, network: str, batch: Mapping[str, str] | None = None
@@ -46,6 +75,7 @@ def plan(
             "description": json.dumps({**spec.owner.as_tags(), **shared, **(batch or {})}, sort_keys=True),
             "network": network,
             "direction": "INGRESS",
+            "priority": ALLOW,
             "sourceRanges": ranges,
             "targetTags": [vm_name],
             "allowed": [{"IPProtocol": "tcp", "ports": [str(spec.ssh_port)]}],

@@ -1,6 +1,8 @@
-"""What the members of a group share at Compute Engine: firewall rules that open them to each other, and a compact placement policy.
+"""What VMs share at Compute Engine. Members of a group: firewall rules that open them to each other, and a compact placement policy.
 
-Every launch creates both, from parameters stored with those of the VM, under one name derived from the group's id. The
+All VMs share a firewall rule that refuses traffic between them. It stays.
+
+Every launch creates what its VM shares, from parameters stored with those of the VM, under one name derived from the group's id. The
 name is also the network tag of the members. A repeat and the other members find both. Both cost nothing. gpulease removes
 them as leftover resources when no VM has the tag. A refused launch leaves them: other members may be about to use them.
 """
@@ -19,6 +21,7 @@ from workers.providers.common.recent import Recent
 from workers.providers.common.tags import group_tag, shared_tag
 from workers.providers.errors import (
     CredentialsRejected,
+    InvalidSpec,
     NotFound,
     NotOffered,
     NotReady,
@@ -37,7 +40,8 @@ from workers.providers.types import LaunchSpec, Params
 log = structlog.get_logger(__name__)
 
 PART, RULE, GPU_RULES, POLICY = "group", "rule", "gpu_rules", "policy"
-"""Keys in the stored parameters."""
+SEPARATION = "separation"
+"""Keys in the stored parameters. The rules of `SEPARATION` are those of every VM, the others those of a group."""
 
 _CLUSTER = "cluster"
 _NO_COMPACT_PLACEMENT = ("n1-",)
@@ -69,13 +73,14 @@ def policies(spec: LaunchSpec, account: GcpAccount, machine: Machine) -> dict[st
 
 
 def plan(spec: LaunchSpec, account: GcpAccount, networks: Sequence[str], *, compact: bool) -> Params:
-    """{"group": …} for the member of a group, else nothing. The descriptions say whose both are, as `firewall` does.
+    """{"separation": …}, and {"group": …} for the member of a group. The descriptions say whose both are, as `firewall` does.
 
-    `networks`: that of the VM's address, then those of its GPUs. Each gets a rule of its own.
+    `networks`: that of the VM's address, then those of its GPUs. Each gets rules of its own.
     """
+    separation = {SEPARATION: firewall.separation(networks)}
     name = shared_name(spec)
     if name is None or spec.group is None:
-        return {}
+        return separation
     marks = {**group_tag(spec), **shared_tag(spec), **firewall.shared_project(account)}
     description = json.dumps({**spec.owner.as_tags(), **marks}, sort_keys=True)
     rule, *gpu_rules = (
@@ -84,6 +89,7 @@ def plan(spec: LaunchSpec, account: GcpAccount, networks: Sequence[str], *, comp
             "description": description,
             "network": network,
             "direction": "INGRESS",
+            "priority": firewall.ALLOW,
             "sourceTags": [name],
             "targetTags": [name],
             "allowed": [{"IPProtocol": "all"}],
@@ -92,22 +98,26 @@ def plan(spec: LaunchSpec, account: GcpAccount, networks: Sequence[str], *, comp
     )
     policy = {"name": name, "description": description, "groupPlacementPolicy": {"collocation": "COLLOCATED"}}
     more = {**({GPU_RULES: gpu_rules} if gpu_rules else {}), **({POLICY: policy} if compact else {})}
-    return {PART: {RULE: rule, **more}}
+    return {**separation, PART: {RULE: rule, **more}}
 
 
 class GcpGroupResources:
-    """Creates what members share. Remembers for a minute that it exists, so that many members cost few calls."""
+    """Creates what VMs share. Remembers for a minute that it exists, so that many VMs cost few calls."""
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._known: Recent[bool] = Recent(monotonic)
 
     @contextmanager
     def ensure(self, clients: GcpClients, region: str, params: Params) -> Iterator[None]:
-        """Creates what the stored parameters of a launch name. Without a group, does nothing.
+        """Creates what the stored parameters of a launch name: the rules that separate VMs, and what a group shares.
 
         Raises NotReady when Google does not know what was created: the repeated launch creates it again. Raises
         ProviderError.
         """
+        for rule in params[SEPARATION]:
+            if not self._known.get(rule["name"]):
+                _make_separation(clients, rule)
+                self._known.put(rule["name"], value=True)
         group: Params | None = params.get(PART)
         if group is None:
             yield
@@ -127,6 +137,16 @@ class GcpGroupResources:
             raise NotReady(error.message, code=error.code, retry_after=_NOT_READY_SECONDS) from None
 
 
+def _make_separation(clients: GcpClients, wanted: Params) -> None:
+    """Raises InvalidSpec for a rule that somebody has changed, so that no VM starts without it."""
+    with fitting():
+        rule: Any = Firewall.from_json(json.dumps(wanted))
+    existing = _make_rule(clients, rule)
+    if existing is not None and (existing.disabled or not existing.denied or existing.priority > rule.priority):
+        message = f"firewall rule {rule.name} does not separate VMs any more: delete it, and gpulease creates it again"
+        raise InvalidSpec(message, code="SeparationChanged")
+
+
 def _make(clients: GcpClients, region: str, group: Params) -> None:
     with fitting():
         rules: list[Any] = [Firewall.from_json(json.dumps(rule)) for rule in (group[RULE], *group.get(GPU_RULES, ()))]
@@ -137,14 +157,19 @@ def _make(clients: GcpClients, region: str, group: Params) -> None:
         _make_rule(clients, rule)
 
 
-def _make_rule(clients: GcpClients, rule: Firewall) -> None:
-    """Without a request id: Google would not create a removed rule again for the same one."""
+def _make_rule(clients: GcpClients, rule: Firewall) -> Firewall | None:
+    """Creates a rule, or returns the one that exists.
+
+    Without a request id: Google would not create a removed rule again for the same one.
+    """
     client, project = clients.of(FirewallsClient), firewall.project_of(rule)
     try:
         operations.accepted(clients.ask(client.insert_unary, project=project, firewall_resource=rule))
     except TokenConflict:
-        existing = clients.ask(client.get, project=project, firewall=rule.name)
+        existing: Firewall = clients.ask(client.get, project=project, firewall=rule.name)
         _require_same_group(existing.description, rule.description, rule.name)
+        return existing
+    return None
 
 
 def _make_policy(clients: GcpClients, region: str, policy: ResourcePolicy) -> None:
@@ -164,7 +189,7 @@ def _make_policy(clients: GcpClients, region: str, policy: ResourcePolicy) -> No
 def _require_same_group(theirs: str, ours: str, name: str) -> None:
     """What has the name and belongs to another installation or group is never used."""
     found, wanted = firewall.described_owner(theirs), firewall.described_owner(ours)
-    if any(found.get(key) != wanted[key] for key in (tags.INSTALLATION, tags.GROUP)):
+    if any(found.get(key) != wanted.get(key) for key in (tags.INSTALLATION, tags.GROUP)):
         raise OutcomeUnknown(f"{name} exists and is not ours", code="alreadyExists")
 
 

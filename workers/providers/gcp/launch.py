@@ -50,7 +50,7 @@ def plan(spec: LaunchSpec, account: GcpAccount, machine: Machine) -> Params:
         "description": described(spec.token),
         "machineType": f"zones/{spec.zone}/machineTypes/{machine.machine_type}",
         "labels": labels,
-        "tags": {"items": [name, *([group] if group is not None else [])]},
+        "tags": {"items": [name, firewall.VM_TAG, *([group] if group is not None else [])]},
         "disks": disks.plan(spec, account, vm_name=name, boot_disk=machine.boot_disk, labels=labels),
         "networkInterfaces": interfaces.plan(spec, account, machine, network),
         "metadata": {"items": userdata.items(spec)},
@@ -149,7 +149,7 @@ def begun(operation: Operation, instance: Mapping[str, Any], region: str, zone: 
 
 
 def create(clients: GcpClients, region: str, params: Params, shared: groups.GcpGroupResources) -> Vm:
-    """Creates what the members of a group share, then the firewall rules, then calls instances.insert.
+    """Creates what VMs share, then the firewall rules, then calls instances.insert.
 
     Raises ProviderError. A failed operation that may have left its VM is a refusal only when Google shows no VM.
     """

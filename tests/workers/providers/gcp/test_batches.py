@@ -67,8 +67,9 @@ def test_the_labels_leave_room_for_those_of_a_slot() -> None:
 
 def test_the_vms_share_rules_of_the_first_slot() -> None:
     params = planned(allowed_cidrs=NETWORKS)
-    (tag,) = params["bulk"]["instanceProperties"]["tags"]["items"]
-    assert tag == launch_name(TOKEN)
+    tag, of_all = params["bulk"]["instanceProperties"]["tags"]["items"]
+    assert (tag, of_all) == (launch_name(TOKEN), "gpulease-vm")
+    assert [rule["targetTags"] for rule in params["separation"]] == [[of_all]]
     for rule in params["firewalls"]:
         assert rule["targetTags"] == [tag]
         found = json.loads(rule["description"])

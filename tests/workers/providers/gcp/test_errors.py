@@ -12,6 +12,7 @@ from tests.workers.providers.gcp.answering import Answer, answering
 from tests.workers.providers.gcp.specs import VM_ID, spec
 from tests.workers.providers.samples import owner
 from workers.providers import errors
+from workers.providers.gcp import groups
 from workers.providers.gcp.adapter import GcpProvider
 
 KNOWN_CODES = [
@@ -64,7 +65,7 @@ def gcp(stub: tuple[Answer, GcpProvider]) -> GcpProvider:
 
 def launch(gcp: GcpProvider) -> errors.ProviderError:
     with pytest.raises(errors.ProviderError) as caught:
-        gcp.launch(REGION, gcp.plan(spec()))
+        gcp.launch(REGION, gcp.plan(spec()) | {groups.SEPARATION: []})
     return caught.value
 
 
@@ -246,11 +247,11 @@ def test_a_connection_closed_without_answer_is_an_unknown_outcome(answer: Answer
 
 
 def test_parameters_that_the_sdk_refuses_are_invalid_and_not_quoted(answer: Answer, gcp: GcpProvider) -> None:
-    params = gcp.plan(spec())
+    params = gcp.plan(spec()) | {groups.SEPARATION: []}
     with pytest.raises(errors.InvalidSpec) as caught:
         gcp.launch(REGION, params | {"instance": params["instance"] | {"machineTypo": {"secret-script": "hunter2"}}})
     assert "hunter2" not in str(caught.value)
-    rules = gcp.plan(spec(allowed_cidrs=("203.0.113.0/24",)))
+    rules = gcp.plan(spec(allowed_cidrs=("203.0.113.0/24",))) | {groups.SEPARATION: []}
     with pytest.raises(errors.InvalidSpec):
         gcp.launch(REGION, rules | {"firewalls": [{**rules["firewalls"][0], "typo": 1}]})
     assert not answer.calls

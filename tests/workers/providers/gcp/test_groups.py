@@ -16,6 +16,7 @@ from tests.workers.providers.gcp.specs import spec
 from tests.workers.providers.samples import GROUP, owner
 from workers.providers import errors
 from workers.providers.gcp import batches, catalogue, firewall, groups, launch
+from workers.providers.gcp.sdk import Firewall
 from workers.providers.types import Params
 
 ACCOUNT = account("http://127.0.0.1:9", None)
@@ -67,7 +68,7 @@ def test_only_a_cluster_has_a_policy(placement: str) -> None:
 def test_a_lease_of_its_own_makes_nothing_for_a_group() -> None:
     params = planned(group=None)
     assert groups.PART not in params
-    assert len(params["instance"]["tags"]["items"]) == 1
+    assert params["instance"]["tags"]["items"] == [params["instance"]["name"], "gpulease-vm"]
 
 
 def test_a_reservation_places_its_vms_itself() -> None:
@@ -146,7 +147,7 @@ class Found:
 
 
 def ensured(clients: Any, shared: groups.GcpGroupResources, params: Params) -> None:
-    with shared.ensure(clients, REGION, params):
+    with shared.ensure(clients, REGION, params | {groups.SEPARATION: []}):
         pass
 
 
@@ -201,3 +202,31 @@ def test_another_refusal_stays_what_it_is() -> None:
     clients: Any = answering(params)
     with pytest.raises(errors.InsufficientCapacity), groups.GcpGroupResources().ensure(clients, REGION, params):
         raise errors.InsufficientCapacity("no room", code="stockout")
+
+
+def separated(clients: Any) -> None:
+    with groups.GcpGroupResources().ensure(clients, REGION, planned(group=None)):
+        pass
+
+
+def test_every_network_has_a_rule_that_refuses_traffic_between_vms_before_the_usual_rules() -> None:
+    params = planned(allowed_cidrs=("203.0.113.0/24",))
+    (rule,) = params[groups.SEPARATION]
+    assert (rule["sourceTags"], rule["targetTags"]) == (["gpulease-vm"], ["gpulease-vm"])
+    assert rule["denied"] == [{"IPProtocol": "all"}]
+    assert list(faults(rule, "Firewall")) == []
+    for allowed in (*params["firewalls"], params[groups.PART][groups.RULE]):
+        assert allowed["priority"] < rule["priority"] < 1_000
+
+
+@pytest.mark.parametrize("change", [{"disabled": True}, {"priority": 2_000}, {"denied": []}])
+def test_no_vm_starts_behind_a_rule_of_separation_that_somebody_has_changed(change: Any) -> None:
+    (rule,) = planned()[groups.SEPARATION]
+    for changed in ({}, change):
+        existing: Any = Firewall.from_json(json.dumps({**rule, **changed}))
+        clients = Clients(**{"Firewalls.insert_unary": errors.TokenConflict("exists"), "Firewalls.get": existing})
+        if not changed:
+            separated(clients)
+        else:
+            with pytest.raises(errors.InvalidSpec, match="delete it"):
+                separated(clients)

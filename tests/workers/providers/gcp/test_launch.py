@@ -55,7 +55,7 @@ def test_the_name_comes_from_the_token_and_fits() -> None:
     made = instance(spec())
     assert re.fullmatch(r"gpulease-[0-9a-f]{40}", made["name"])
     assert made["name"] == launch_name(spec().token)
-    assert made["tags"]["items"] == [made["name"]]
+    assert made["tags"]["items"] == [made["name"], "gpulease-vm"]
     assert made["description"] == f"gpulease {spec().token}"
 
 
