@@ -55,12 +55,14 @@ def _findings(found: Json) -> Iterator[str]:
 
 
 def utilization(item: Json) -> str | None:
-    """`71 % of the GPUs, 40 % of their memory, 20 s ago`. None before the first sample."""
+    """`71 % of the GPUs, 40 % of their memory, 20 s ago, 3 samples refused`. None before the first sample."""
     found = item.get("utilization")
     if not found:
         return None
     gpu, memory, when = percent(found.get("gpu_percent")), percent(found.get("memory_percent")), since(found.get("at"))
-    parts = (gpu and f"{gpu} of the GPUs", memory and f"{memory} of their memory", when)
+    refused = found.get("refused")
+    lost = refused and f"{refused} sample{'' if refused == 1 else 's'} refused"
+    parts = (gpu and f"{gpu} of the GPUs", memory and f"{memory} of their memory", when, lost)
     return ", ".join(part for part in parts if part)
 
 

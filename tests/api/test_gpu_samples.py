@@ -120,14 +120,16 @@ async def test_samples_come_once_in_half_a_period_whichever_process_asks(vm: Vm)
     assert len(vm.stored()) == 1
 
 
-async def test_what_is_stored_has_half_a_period_between_two_samples_whatever_arrives(vm: Vm) -> None:
-    """Of sample times: a request may bring ten."""
+async def test_what_is_stored_has_half_a_period_between_two_samples_whatever_arrives(vm: Vm, alice: Caller) -> None:
+    """Of sample times: a request may bring ten. The lease shows how many were not stored."""
     for first in (300, 290, 280):
         assert (await vm.send(report(*(at(first - n) for n in range(10))))).status_code == 204
         vm.wait()
     times = [row["at"] for row in vm.stored()]
     assert len(times) == 1
     assert vm.latest()["refused"] == 29
+    shown = (await alice.get(f"/v1/leases/{vm.lease_id}")).json()["utilization"]
+    assert shown["refused"] == 29
     assert (await vm.send(report(*(at(200 - 16 * n) for n in range(10))))).status_code == 204
     times = [row["at"] for row in vm.stored()]
     steps = [(later - earlier).total_seconds() for earlier, later in pairwise(times)]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from app.cli import gpu_readings, times
+from app.cli import gpu_readings, gpu_use, times
 from app.cli.gpu_top_views import Screen, summary, urgency
 from app.observability.gpu_exposition import exposition
 from tests.cli.conftest import Cli
@@ -169,6 +169,14 @@ def test_the_screen_fits_and_says_what_is_missing(width: int, height: int) -> No
     if width >= 80:
         assert " more" in after.get()
         assert "2.4 kW" in after.get()
+
+
+def test_samples_that_were_refused_are_named_when_there_are_any() -> None:
+    item = _active(1)
+    assert gpu_use.utilization(item) == "93 % of the GPUs, 40 % of their memory, 20 s ago"
+    for count, words in ((0, ""), (1, ", 1 sample refused"), (29, ", 29 samples refused")):
+        refused = {**item, "utilization": {**item["utilization"], "refused": count}}
+        assert gpu_use.utilization(refused) == f"93 % of the GPUs, 40 % of their memory, 20 s ago{words}"
 
 
 def test_the_sums_leave_unknown_leases_out_of_the_mean() -> None:

@@ -63,6 +63,9 @@ class Utilization(View):
     gpu_percent: Annotated[int | None, Field(description="Utilization of the GPUs in percent.")]
     memory_percent: Annotated[int | None, Field(description="GPU memory in use in percent.")]
     at: Annotated[Moment, Field(description="When the VM took the sample.")]
+    refused: Annotated[
+        int, Field(description="Samples of the lease's VMs that gpulease did not store, or not as they came.")
+    ]
 
 
 class Idleness(View):

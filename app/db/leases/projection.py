@@ -169,6 +169,8 @@ def _utilization(row: FromClause) -> ColumnElement[Any]:
         latest.memory_percent,
         _word("at"),
         _rfc3339(latest.sampled_at),
+        _word("refused"),
+        latest.refused,
     )
     return _latest(row, sample)
 
