@@ -10,7 +10,6 @@ import ssl
 from collections.abc import Mapping
 from contextlib import suppress
 from importlib.util import find_spec
-from pathlib import Path
 from urllib.parse import urlsplit
 from urllib.request import getproxies
 
@@ -80,7 +79,7 @@ def _check_key_log(path: str | None) -> None:
     if not path:
         return
     try:
-        with Path(path).open("a"):
+        with open(path, "a"):  # noqa: PTH123 - a Path is another name than the one that ssl opens
             pass
     except (OSError, ValueError) as error:
         msg = f"SSLKEYLOGFILE: cannot write {path}: {error}"
