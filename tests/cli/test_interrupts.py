@@ -1,10 +1,13 @@
 """Ctrl-C is one exit code, at each question."""
 
+import io
 import signal
 
 import pytest
 
-from app.cli.errors import INTERRUPTED
+from app.cli import command
+from app.cli.errors import FAILED, INTERRUPTED
+from app.cli.session import Connection, Session
 from tests.cli.conftest import Cli
 from tests.cli.fake_api import FakeApi, a_lease
 from tests.cli.terminal import Terminal
@@ -40,3 +43,12 @@ def test_an_interrupt_at_a_question_is_130(api: FakeApi, cli: Cli, question: str
     assert "interrupted" in errors
     assert len(api.leases) == 1
     assert not [asked for asked in api.asked if asked.method != "GET"]
+
+
+def test_the_end_of_input_at_a_question_is_another_code(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO(""))
+    with Session(Connection()) as session:
+        assert command._exit_code(session, lambda: session.confirm("Release?")) == FAILED
+    assert "the input ended before an answer" in capsys.readouterr().err
