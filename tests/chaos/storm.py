@@ -25,6 +25,7 @@ from tests.chaos.databases import Backup, Standby
 from tests.chaos.duty import Duty
 from tests.chaos.group_acts import GroupActs
 from tests.chaos.group_truth import GroupTruth
+from tests.chaos.hostile import Hostile
 from tests.chaos.judgement import Judge
 from tests.chaos.losses import Losses
 from tests.chaos.money import TERM_SECONDS, Purse
@@ -75,33 +76,41 @@ class Storm:
         self._stack.wait_until_ready()
         operator.wait_for_offerings(*CLOUDS)
         self._may_ask.set()
-        with operator.tenant("chaos", _AMPLE) as tenant, self._duty.on_duty():
+        with (
+            operator.tenant("chaos", _AMPLE) as tenant,
+            operator.tenant("hostile", _AMPLE) as other,
+            self._duty.on_duty(),
+        ):
+            hostile = Hostile(self._installation, other, self._stack.credentials.api_url, self._wanted.seed)
             operator.patch(f"/v1/tenants/{tenant.id}", {"max_ttl_seconds": TERM_SECONDS})
             self._losses = Losses(tenant, self._installation.cloud, self._installation.database_url, self._calendar.now)
             self._purse = Purse(tenant, self._wanted.seed, self._installation.database_url)
             self._groups = GroupTruth(self._installation, tenant, self._course, self._losses)
             self._purse.open()
-            with _repeated(lambda: self._look(tenant)), ThreadPoolExecutor(_ASKING) as asking:
-                requests = [
-                    asking.submit(self._ask, tenant, order) for order in orders(self._wanted.seed, self._wanted.leases)
-                ]
-                try:
-                    self._let_it_happen(tenant)
-                except BaseException:
-                    traceback.print_exc()
-                    asking.shutdown(wait=False, cancel_futures=True)
-                    self._room.set()
-                    raise
-                finally:
-                    self._timeline.reached(Line.HAPPENING, math.inf)
-                    for standby in self._standbys:
-                        standby.close()
-                asked = {lease_id for request in requests for lease_id in request.result()}
-            self._stack.wait_until_ready()
+            with hostile.acting():
+                with _repeated(lambda: self._look(tenant)), ThreadPoolExecutor(_ASKING) as asking:
+                    requests = [
+                        asking.submit(self._ask, tenant, order)
+                        for order in orders(self._wanted.seed, self._wanted.leases)
+                    ]
+                    try:
+                        self._let_it_happen(tenant)
+                    except BaseException:
+                        traceback.print_exc()
+                        asking.shutdown(wait=False, cancel_futures=True)
+                        self._room.set()
+                        raise
+                    finally:
+                        self._timeline.reached(Line.HAPPENING, math.inf)
+                        for standby in self._standbys:
+                            standby.close()
+                    asked = {lease_id for request in requests for lease_id in request.result()}
+                self._stack.wait_until_ready()
             self._loosen(tenant)
             judge = Judge(self._installation, tenant, self._course, self._losses, self._duty, self._purse, self._groups)
             found = judge.judge(asked, lambda: self._timeline.seconds)
-        return {"seed": self._wanted.seed, "leases": self._wanted.leases, **found}
+            found["checks"]["what a hostile tenant changed for others"] = sorted(hostile.changed)
+        return {"seed": self._wanted.seed, "leases": self._wanted.leases, "hostile": hostile.sent, **found}
 
     def _let_it_happen(self, tenant: Tenant) -> None:
         for event in events(self._wanted):

@@ -41,6 +41,10 @@ class Cloud:
         """Every VM that a lease ever had."""
         return self.vms(LEASE, lease_id)
 
+    def launches(self, tag: str, value: str) -> list[Json]:
+        """What living VMs with this tag were launched with: `id` and `spec`, with the user data that root in the VM reads."""
+        return self._items("/_sim/launches", {"tag": f"{tag}:{value}", "alive": "true"})
+
     def vm(self, instance_id: str) -> Json:
         (vm,) = self._items("/_sim/instances", {"id": instance_id})
         return vm

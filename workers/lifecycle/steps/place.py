@@ -168,9 +168,8 @@ def _avoided(ctx: StepContext) -> OfferingKey | None:
         return None
     records = [record for record in (ctx.lease.proof, ctx.lease.gpu_health) if record is not None]
     failed = any(record.rejected and record.n == attempt.n for record in records)
-    over_at = max(
-        attempt.vm_state_at, ctx.lease.looking_since
-    )  # a cloud that forgets ended VMs tells no time of the end
+    # a cloud that forgets ended VMs tells no time of the end
+    over_at = max(attempt.vm_state_at, ctx.lease.looking_since)
     until = over_at + timedelta(seconds=after_gpu_check(ctx.runtime.cool_offs).seconds)
     return offering_key(attempt) if failed and ctx.now < until else None
 
