@@ -290,7 +290,7 @@ class Conflict(ServiceError):
 
 
 class CursorExpired(ServiceError):
-    """Events after this cursor have been deleted."""
+    """Events after this position are not available."""
 
     code, status = "cursor_expired", 410
     advice = "Start again without `after` and read the resources again."

@@ -146,3 +146,15 @@ async def test_a_waiting_costly_request_starts_after_a_health_check() -> None:
             assert work.started == [NOISY]
         await passes()
         assert work.started == [NOISY, NOISY]
+
+
+async def test_a_request_that_is_cancelled_as_its_turn_comes_disturbs_nobody() -> None:
+    queue = RequestQueue(Share(each=1, total=1, costly=1))
+    await queue.enter(NOISY, costly=False)
+    waiting = asyncio.create_task(queue.enter(QUIET, costly=False))
+    await passes()
+    waiting.cancel()
+    queue.leave(NOISY, costly=False)
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    assert queue.try_enter(NOISY, costly=False), "the place is free again"

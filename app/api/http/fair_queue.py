@@ -110,7 +110,8 @@ class FairQueue:
             del self._waiting[identity]
         self.running += 1
         self._of[identity] = self._of.get(identity, 0) + 1
-        place.set_result(None)
+        if not place.done():  # one that was just cancelled gives the place up itself
+            place.set_result(None)
         return True
 
     def _start_all(self) -> None:

@@ -136,7 +136,7 @@ _LIVE = not_(lease.c.state.in_([literal_column(f"'{state}'") for state in sorted
 
 
 def lock_live(tenant_id: str) -> AnySelect:
-    """Locks the live leases of a tenant. No keep of them begins or goes on until the transaction ends."""
+    """Locks the live leases of a tenant. Until the transaction ends, no request can begin or change a `keep` of them."""
     mine = select(lease.c.id).where(lease.c.tenant_id == tenant_id, _LIVE)
     return mine.order_by(lease.c.id).with_for_update(key_share=True)
 

@@ -138,7 +138,7 @@ class GcpGroupResources:
 
 
 def _make_separation(clients: GcpClients, wanted: Params) -> None:
-    """Raises InvalidSpec for a rule that somebody has changed, so that no VM starts without it."""
+    """Creates the rule that denies traffic between VMs. Raises InvalidSpec when somebody has changed it: no VM starts then."""
     with fitting():
         rule: Any = Firewall.from_json(json.dumps(wanted))
     existing = _make_rule(clients, rule)
