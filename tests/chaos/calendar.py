@@ -13,10 +13,13 @@ import psycopg
 from psycopg import sql
 
 from app.local.embedded_postgres import DATABASE
+from app.local.waiting import wait_until
 from tests.e2e.cloud import Cloud
-from tests.e2e.stack import Stack
+from tests.e2e.stack import PATIENCE, Stack
 from tests.workers.virtual_time import defaults
 
+_LOCK_MS = 200
+"""Less than PostgreSQL waits before it looks for a deadlock: so no worker's transaction is chosen as the victim."""
 _AFTER_MIDNIGHT = timedelta(seconds=5)
 _PREPARE = """
 DO $$
@@ -53,15 +56,8 @@ class Calendar:
         self._forward(last_day - until_midnight)
 
     def prepare(self) -> None:
-        """Makes the database read this time: at the start, and after each restore. Connections are made anew."""
-        url = self._stack.cluster.url(DATABASE, "postgres")
-        with psycopg.connect(url, autocommit=True) as connection:
-            connection.execute(
-                sql.SQL(_PREPARE).format(
-                    file=sql.Literal(str(self._file)), defaults=sql.SQL(cast("LiteralString", defaults("calendar")))
-                )
-            )
-            connection.execute(_RECONNECT)
+        """Makes the database read this time: at the start, and after each restore."""
+        read_time_from(self._stack.cluster.url(DATABASE, "postgres"), self._file)
 
     def now(self) -> datetime:
         """The time of the stack."""
@@ -89,6 +85,27 @@ class Calendar:
             written.write_text(f"{self._ahead:.6f}", encoding="ascii")
             written.rename(self._file)
             self._cloud.forward(seconds)
+
+
+def read_time_from(url: str, file: Path) -> None:
+    """Makes the database of the superuser's `url` add the seconds in `file` to its time. Connections are made anew.
+
+    Its transaction locks one table after the other. Where it has to wait it gives way to workers and begins again.
+    """
+    statement = sql.SQL(_PREPARE).format(
+        file=sql.Literal(str(file)), defaults=sql.SQL(cast("LiteralString", defaults("calendar")))
+    )
+    with psycopg.connect(url, autocommit=True, options=f"-c lock_timeout={_LOCK_MS}") as connection:
+
+        def done() -> bool:
+            try:
+                connection.execute(statement)
+            except psycopg.errors.LockNotAvailable:
+                return False
+            return True
+
+        assert wait_until(done, timeout=PATIENCE), "the database is never free for a change of its time"
+        connection.execute(_RECONNECT)
 
 
 def _next_month(moment: datetime) -> datetime:
