@@ -29,6 +29,8 @@ TERM_SECONDS = 2 * 86_400
 _PERIODS = ("day", "month")
 _ROUNDING = Decimal("0.000001")
 _REPORT_SECONDS = 90.0
+_CORRECTED_SECONDS = 390.0
+"""A VM that ended while the day passed is charged to its closed hours, until the records are next corrected (docs/costs.md)."""
 _NEVER = datetime.min.replace(tzinfo=UTC)
 
 
@@ -153,7 +155,7 @@ class Purse:
             )
             return not found
 
-        wait_until(agree, timeout=_REPORT_SECONDS, poll=5.0)
+        wait_until(agree, timeout=_CORRECTED_SECONDS, poll=5.0)
         return list(found)
 
     def _recorded_until(self) -> datetime:
