@@ -5,8 +5,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import psycopg
 from sqlalchemy import Connection, Engine, ExceptionContext, Executable, Row, create_engine, event
-from sqlalchemy.exc import DBAPIError, DisconnectionError
+from sqlalchemy.exc import DBAPIError, DisconnectionError, OperationalError
 
 from app.db.core.compiled import CompiledCache
 from app.db.core.connections import CONNECT_SECONDS, WORKER_SESSION, configure_connections
@@ -108,13 +109,20 @@ def _ask_the_idle(engine: Engine) -> None:
 
 
 def _end_with_the_server(engine: Engine) -> None:
-    """Makes an error about the server end its connection; a read-only server ends all connections of the pool."""
+    """Makes an error about the server end its connection; a read-only server ends all connections of the pool.
 
-    def judge(context: ExceptionContext) -> None:
+    What PostgreSQL refuses before there is a connection is about the server too: such an error has no SQLSTATE.
+    """
+
+    def judge(context: ExceptionContext) -> DBAPIError | None:
         state = getattr(context.original_exception, "sqlstate", None)
+        if context.connection is None:
+            text = str(context.original_exception)
+            return OperationalError(None, None, psycopg.OperationalError(text), connection_invalidated=True)
         if state is not None and not context.is_disconnect and ends_connection(state):
             context.is_disconnect = True
             context.invalidate_pool_on_disconnect = state == READ_ONLY
+        return None
 
     event.listen(engine, "handle_error", judge)
 

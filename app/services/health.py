@@ -5,10 +5,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from app.db.core.api_errors import DatabaseUnavailable
+import structlog
+
+from app.db.core.api_errors import STATEMENT_ERRORS, DatabaseUnavailable
 from app.db.operations import health as statements
 from app.services.context import ServiceContext
 from app.settings.providers import without_own_end
+
+log = structlog.get_logger(__name__)
 
 _STALE_SECONDS = 60.0
 _KINDS = ("worker", "inventory")
@@ -35,7 +39,7 @@ class HealthService:
         self._schema = context.schema
 
     async def readiness(self) -> Readiness:
-        """Never raises: a database that is away is an answer too."""
+        """Never raises: a database that is away, or that refuses a statement, is an answer too."""
         try:
             async with self._database.transaction(None) as connection:
                 revision = (await connection.execute(statements.SCHEMA_REVISION)).scalar_one_or_none()
@@ -45,7 +49,10 @@ class HealthService:
                 ahead = time.time() - (await connection.execute(statements.CLOCK)).scalar_one()
                 session = await self._database.session_problem(connection) or "ok"
         except DatabaseUnavailable:
-            return Readiness(ready=False, checks={"database": "unavailable", "schema": "unknown", "session": "unknown"})
+            return _unknown("unavailable")
+        except STATEMENT_ERRORS as error:
+            log.error("statement failed", error=str(error).partition("\n")[0])  # noqa: TRY400 - one line of many a minute
+            return _unknown("statement failed")
         database = "read-only" if read_only else "ok"
         schema = self._schema.problem(revision) or "ok"
         stale = dict.fromkeys(_KINDS, _STALE_SECONDS) | ({_DEADMAN: _DEADMAN_STALE_SECONDS} if deadman else {})
@@ -61,6 +68,10 @@ class HealthService:
             | {one: "missing" if one in missing else "ok" for one in stale},
             warnings=[_warning(kind, seconds) for kind, seconds in missing.items()] + _clock_warnings(ahead),
         )
+
+
+def _unknown(database: str) -> Readiness:
+    return Readiness(ready=False, checks={"database": database, "schema": "unknown", "session": "unknown"})
 
 
 def _clock_warnings(ahead: float) -> list[str]:

@@ -6,11 +6,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from app.db.core.api_errors import DatabaseUnavailable
+import structlog
+
+from app.db.core.api_errors import STATEMENT_ERRORS, DatabaseUnavailable
 from app.db.operations import health
 from app.db.operations import metrics as statements
 from app.services.context import ServiceContext, stuck_after
 from app.settings.providers import without_own_end
+
+log = structlog.get_logger(__name__)
 
 _KEPT_SECONDS = 5.0
 
@@ -19,7 +23,7 @@ _KEPT_SECONDS = 5.0
 class MetricsSnapshot:
     """Rows of the statements of app.db.operations.metrics by their names, all of one moment.
 
-    `rows` is empty while the database is unavailable.
+    `rows` is empty while the database is unavailable or refuses a statement.
     """
 
     rows: Mapping[str, Sequence[Any]]
@@ -29,7 +33,7 @@ class MetricsSnapshot:
 
     @property
     def complete(self) -> bool:
-        """Whether the database answered."""
+        """Whether the database answered every statement."""
         return bool(self.rows)
 
 
@@ -45,7 +49,7 @@ class MetricsService:
         self._statements = statements.statements(stuck_after(settings))
 
     async def snapshot(self) -> MetricsSnapshot:
-        """A snapshot at most five seconds old. Never raises: an unavailable database gives an empty snapshot."""
+        """A snapshot at most five seconds old. Never raises: without the database's answers it is empty."""
         async with self._lock:
             if self._kept is None or self._clock() - self._kept[0] >= _KEPT_SECONDS:
                 self._kept = None
@@ -62,5 +66,8 @@ class MetricsService:
                     rows[name] = (await connection.execute(statement)).all()
                 deadman: bool = (await connection.execute(health.needs_deadman(without_own_end()))).scalar_one()
         except DatabaseUnavailable:
+            return MetricsSnapshot(rows={}, seconds=self._clock() - started)
+        except STATEMENT_ERRORS as error:
+            log.error("statement failed", error=str(error).partition("\n")[0])  # noqa: TRY400 - one line of many a minute
             return MetricsSnapshot(rows={}, seconds=self._clock() - started)
         return MetricsSnapshot(rows=rows, needs_deadman=deadman, seconds=self._clock() - started)

@@ -1,6 +1,7 @@
 """`gpulease-server migrate` makes the logins of the processes, as an owner who is no superuser."""
 
 import os
+import re
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,9 +14,16 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from app.db.core.connections import API_SESSION, WORKER_SESSION, SessionSettings, check_connections
+from app.db.core.connections import (
+    API_SESSION,
+    WORKER_SESSION,
+    DatabaseUnusable,
+    SessionSettings,
+    check_connections,
+)
 from app.db.core.logins import ensure_login, login_for, read_cluster
 from app.server.main import run
+from tests.databases import ROOT
 
 API, WORKER = "GPULEASE_API_PASSWORD", "GPULEASE_WORKER_PASSWORD"
 DATABASE = "GPULEASE_DATABASE_URL"
@@ -131,6 +139,45 @@ def test_another_password_replaces_the_first_and_none_leaves_it(
         place.open("api", "first")
     with pytest.raises(psycopg.OperationalError):
         place.open("worker", "first")
+
+
+def documented(place: Place, beginning: str) -> list[str]:
+    """Statements of docs/running.md that begin so, for the roles of this place."""
+    page = (ROOT / "docs" / "running.md").read_text(encoding="utf-8")
+    found = re.findall(rf"{beginning} [^;`]+", page)
+    return [re.sub(r"gpulease(_\w+_login)", rf"{place.name}\1", one).replace("…", "meanwhile") for one in found]
+
+
+def test_a_password_is_changed_as_documented_and_each_session_begins(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before and after each step, a process of either kind can open a session with the login that it has by then."""
+    for name in (API, WORKER):
+        monkeypatch.setenv(name, "old")
+    assert run(["migrate"]) == 0
+
+    def begin(suffix: str, password: str) -> None:
+        for kind, settings in (("api", API_SESSION), ("worker", WORKER_SESSION)):
+            url = place.login_url(kind).replace("_login@", f"_login{suffix}:{password}@")
+            assert check_connections(url, settings).excess == ()
+
+    begin("", "old")
+    creates, drops = documented(place, "CREATE ROLE gpulease_\\w+_login_2"), documented(place, "DROP ROLE")
+    assert (len(creates), len(drops)) == (2, 1)
+    with psycopg.connect(place.url, autocommit=True) as owner:
+        for statement in creates:
+            owner.execute(statement.encode())
+        for login in (("", "old"), ("_2", "meanwhile")):
+            begin(*login)
+        for name in (API, WORKER):
+            monkeypatch.setenv(name, "new")
+        assert run(["migrate"]) == 0
+        for login in (("_2", "meanwhile"), ("", "new")):
+            begin(*login)
+        owner.execute(drops[0].encode())
+    begin("", "new")
+    with pytest.raises(DatabaseUnusable):
+        begin("", "old")
 
 
 class Recording(psycopg.Cursor[Any]):

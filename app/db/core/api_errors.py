@@ -15,6 +15,8 @@ _LOST = (asyncpg.InterfaceError, asyncpg.InternalClientError)
 """The driver's own errors. InternalClientError occurs when a dying server sends an unrequested message that the driver
 reads before the connection ends."""
 BREAKS = (*_LOST, exc.TimeoutError, OSError)
+STATEMENT_ERRORS = (exc.SQLAlchemyError, exc.EmulatedDBAPIException, asyncpg.PostgresError)
+"""What PostgreSQL, its driver or SQLAlchemy refuse. Outside a transaction of `ApiDatabase`, the database itself is available."""
 
 
 class DatabaseUnavailable(Exception):
@@ -49,7 +51,7 @@ def opening() -> Iterator[None]:
     """Whatever PostgreSQL answers to a new connection is about the server: the session's settings are constants."""
     try:
         yield
-    except (asyncpg.PostgresError, exc.DBAPIError) as error:
+    except (asyncpg.PostgresError, exc.DBAPIError, exc.EmulatedDBAPIException) as error:
         raise DatabaseUnavailable(str(error).partition("\n")[0]) from error
 
 
@@ -58,7 +60,7 @@ def translated() -> Iterator[None]:
     """Raises DatabaseUnavailable for an error whose cause is the database."""
     try:
         yield
-    except (exc.SQLAlchemyError, exc.EmulatedDBAPIException, asyncpg.PostgresError, *BREAKS) as error:
+    except (*STATEMENT_ERRORS, *BREAKS) as error:
         if _is_break(error):
             raise DatabaseUnavailable(str(error).partition("\n")[0]) from error
         raise

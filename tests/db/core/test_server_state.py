@@ -1,6 +1,7 @@
 """Errors about the server behind a connection: the first request after the cause has gone is served, with no other help."""
 
 import asyncio
+import secrets
 from collections.abc import AsyncIterator, Iterator
 from contextlib import closing, contextmanager
 
@@ -13,6 +14,7 @@ from sqlalchemy.exc import DBAPIError
 from app.db.core import engine
 from app.db.core.api_errors import DatabaseUnavailable
 from app.db.core.engine import ApiDatabase
+from app.db.core.prepared import Bound
 from tests.databases import Databases, end_connections
 from workers.database import WorkerDatabase, is_outage
 
@@ -230,6 +232,32 @@ async def test_a_server_that_does_not_accept_the_role_is_away(
         finally:
             connection.execute(sql.SQL("ALTER ROLE {} LOGIN").format(login))
     await write(api)
+
+
+async def test_a_server_that_does_not_give_a_session_its_role_is_away(database_url: str, databases: Databases) -> None:
+    """The settings of a session are constants of the program: no statement of a lease or job is at fault."""
+    name = f"gpulease_test_login_{secrets.token_hex(4)}"
+    login = sql.Identifier(name)
+    server = database_url.rpartition("@")[2]
+    url = f"postgresql://{name}:secret@{server}"
+    api, workers = ApiDatabase(url, pool_size=POOL), WorkerDatabase(url, pool_size=POOL)
+    with psycopg.connect(databases.owner_url, autocommit=True) as connection:
+        connection.execute(sql.SQL("CREATE ROLE {} LOGIN PASSWORD 'secret'").format(login))
+        try:
+            for read in (write(api), api.rows(None, SLOW)):
+                with pytest.raises(DatabaseUnavailable):
+                    await read
+            for statement in (WRITE, Bound(PID, {})):
+                with pytest.raises(DBAPIError) as failed:
+                    workers.all(statement)
+                assert is_outage(failed.value)
+            connection.execute(sql.SQL("GRANT gpulease_api, gpulease_worker TO {}").format(login))
+            await write(api)
+            workers.run(WRITE)
+        finally:
+            await api.close()
+            workers.close()
+            connection.execute(sql.SQL("DROP ROLE {}").format(login))
 
 
 async def test_ended_sessions_are_replaced_in_the_request_that_finds_them(api: ApiDatabase, database_url: str) -> None:
