@@ -9,7 +9,6 @@ VENV := .venv
 BIN := $(VENV)/bin
 NODE_MODULES := clients/typescript-tools/node_modules
 LINTERS := tools/openapi/node_modules
-TRIED := tools/generators/node_modules
 NPM := PYTHONPATH="$(CURDIR)" "$(CURDIR)/$(BIN)/python" -m tools.runtimes npm
 COMPILE := $(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" --quiet $(if $(UPGRADE),--upgrade,)
@@ -19,7 +18,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: runtimes help up test simulate crash-matrix chaos races mutation mutation-of-steps fuzz audit deployment cloud-init old-code agents bench lint fmt openapi examples clients generators docs lock clean
+.PHONY: runtimes help up test simulate crash-matrix chaos races mutation mutation-of-steps fuzz audit deployment cloud-init old-code agents bench lint fmt openapi examples clients docs lock clean
 
 help: ## show this list
 	@echo "Usage: make <target> [ARGS=\"...\"] [PYTHON=python3.12]"
@@ -96,9 +95,6 @@ examples: $(VENV)/.dev ## record the responses in the examples of openapi.json a
 clients: $(VENV)/.dev $(VENV)/clients/.ready $(NODE_MODULES)/.ready ## make the clients from openapi.json, and their packages: a wheel, an sdist, an npm tarball
 	@exec $(BIN)/python -m tools.clients
 
-generators: $(VENV)/.dev $(VENV)/generators/.ready $(TRIED)/.ready ## make and type-check clients with five generators: two minutes
-	@exec $(BIN)/python -m tools.try_generators $(ARGS)
-
 docs: $(VENV)/.dev ## write the documentation site to site/
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build
 
@@ -107,16 +103,14 @@ lock: $(VENV)/.dev | runtimes ## pin all dependencies with hashes (UPGRADE=1: ta
 	$(COMPILE) pyproject.toml --extra build --extra local -c requirements-dev.lock -o requirements-local.lock
 	$(COMPILE) pyproject.toml --extra build --extra otel --extra notify -c requirements-dev.lock -o requirements.lock
 	$(COMPILE) tools/clients.in -o tools/clients.lock
-	$(COMPILE) tools/generators.in -o tools/generators.lock
 	$(COMPILE) tools/node.in -o tools/node.lock
 	$(COMPILE) tools/mutation.in -c requirements-dev.lock -o tools/mutation.lock
 	cd clients/typescript-tools && $(NPM) $(if $(UPGRADE),update,install) --package-lock-only
 	cd tools/openapi && $(NPM) $(if $(UPGRADE),update,install) --package-lock-only
-	cd tools/generators && $(NPM) $(if $(UPGRADE),update,install) --package-lock-only
 	cd tools/chromium && $(NPM) $(if $(UPGRADE),update,install) --package-lock-only
 
 clean: ## remove the virtual environment and caches (the stack's data in .gpulease stay)
-	rm -rf $(VENV) $(NODE_MODULES) $(LINTERS) $(TRIED) clients/python clients/typescript site
+	rm -rf $(VENV) $(NODE_MODULES) $(LINTERS) clients/python clients/typescript site
 	rm -rf build dist *.egg-info mutants .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find app workers cloudsim migrations tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
@@ -146,12 +140,6 @@ $(VENV)/clients/.ready: $(BIN)/python tools/clients.lock
 	@$(VENV)/clients/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r tools/clients.lock
 	@touch $@
 
-$(VENV)/generators/.ready: $(BIN)/python tools/generators.lock
-	@echo "installing what tools/generators.lock names"
-	@$(BIN)/python -m venv $(VENV)/generators
-	@$(VENV)/generators/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r tools/generators.lock
-	@touch $@
-
 $(VENV)/mutation/.ready: $(BIN)/python tools/mutation.lock requirements-dev.lock
 	@echo "installing what requirements-dev.lock and tools/mutation.lock name (two minutes, once)"
 	@$(BIN)/python -m venv $(VENV)/mutation
@@ -172,10 +160,4 @@ $(NODE_MODULES)/.ready: clients/typescript-tools/package-lock.json | runtimes
 $(LINTERS)/.ready: tools/openapi/package-lock.json | runtimes
 	@echo "installing what tools/openapi/package-lock.json names"
 	@cd tools/openapi && $(NPM) ci --silent
-	@touch $@
-
-# What `make generators` tries: not part of the tests.
-$(TRIED)/.ready: tools/generators/package-lock.json | runtimes
-	@echo "installing what tools/generators/package-lock.json names (a minute, once)"
-	@cd tools/generators && $(NPM) ci --silent
 	@touch $@

@@ -5,7 +5,6 @@ from pathlib import Path
 
 from app.api.app import routed
 from app.api.http import docs_page, openapi_document
-from app.api.http.deprecations import POLICY
 from app.services.errors import every_error
 from app.settings.settings import describe
 
@@ -32,12 +31,6 @@ def error_table() -> str:
     return "\n\n".join([_INTRODUCTION.strip(), *docs_page.ERRORS_INTRODUCTION, _HEAD + "\n".join(rows) + "\n"])
 
 
-def deprecation_policy() -> str:
-    """docs/deprecation.md."""
-    source = "Made from `app/api/http/deprecations.py` by `make openapi`; a test fails when the two differ."
-    return "\n\n".join(["# Deprecation policy", source, *POLICY]) + "\n"
-
-
 _SETTINGS = """# Settings
 
 Made from `app/settings/settings.py` by `make openapi`; a test fails when the two differ.
@@ -61,7 +54,6 @@ def generated() -> dict[Path, str]:
     return {
         ROOT / "openapi.json": openapi_document.text(routed()),
         ROOT / "docs" / "errors.md": error_table(),
-        ROOT / "docs" / "deprecation.md": deprecation_policy(),
         ROOT / "docs" / "settings.md": settings_table(),
     }
 

@@ -38,7 +38,7 @@ class SummaryService:
         self._attention = {
             every_tenant: attention(
                 stuck_after(settings),
-                soon=timedelta(seconds=max(settings.expiry_warnings, default=0)),
+                soon=timedelta(seconds=max(settings.expiry_warnings_seconds, default=0)),
                 failed_within=_FAILED_WITHIN,
                 limit=_MOST,
                 every_tenant=every_tenant,

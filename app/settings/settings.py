@@ -320,11 +320,6 @@ class Settings(BaseSettings):
             "set their own."
         ),
     )
-    expiry_notice_seconds: float | None = Field(
-        default=None,
-        ge=0,
-        description="Earlier form of GPULEASE_EXPIRY_WARNINGS_SECONDS with one value. It applies only without that.",
-    )
 
     # messages to operators
     notify_urls: SecretStr | None = Field(
@@ -384,13 +379,6 @@ class Settings(BaseSettings):
     def settings_customise_sources(cls, *_: Any, **sources: Any) -> tuple[PydanticBaseSettingsSource, ...]:
         """No `.env` file is read. To look for each setting in none takes as long as to look in the environment."""
         return sources["init_settings"], sources["env_settings"]
-
-    @property
-    def expiry_warnings(self) -> tuple[int, ...]:
-        """Seconds before the end of a lease at which its owner is warned, the longest first."""
-        if "expiry_warnings_seconds" in self.model_fields_set or self.expiry_notice_seconds is None:
-            return self.expiry_warnings_seconds
-        return tuple(second for second in (round(self.expiry_notice_seconds),) if second > 0)
 
 
 def load_settings(**overrides: Any) -> Settings:

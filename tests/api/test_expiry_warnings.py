@@ -30,18 +30,16 @@ async def test_a_lease_has_the_warnings_that_it_is_given(alice: Caller, database
     ("variables", "warnings"),
     [
         ({}, (1800, 300)),
-        ({"EXPIRY_NOTICE_SECONDS": "600"}, (600,)),
-        ({"EXPIRY_NOTICE_SECONDS": "0"}, ()),
-        ({"EXPIRY_NOTICE_SECONDS": "600", "EXPIRY_WARNINGS_SECONDS": "300, 3600"}, (3600, 300)),
+        ({"EXPIRY_WARNINGS_SECONDS": "300, 3600"}, (3600, 300)),
         ({"EXPIRY_WARNINGS_SECONDS": ""}, ()),
     ],
 )
-def test_the_earlier_setting_applies_until_the_list_is_set(
+def test_the_setting_is_a_list_with_the_longest_warning_first(
     monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], warnings: tuple[int, ...]
 ) -> None:
     for name, value in variables.items():
         monkeypatch.setenv(f"GPULEASE_{name}", value)
-    assert load_settings().expiry_warnings == warnings
+    assert load_settings().expiry_warnings_seconds == warnings
 
 
 def test_a_list_that_is_none_is_refused_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:

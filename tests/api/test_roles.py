@@ -9,7 +9,7 @@ from app.services.principal import Role
 from tests.api.conftest import Caller
 
 DASHBOARD = {"/dashboard", "/dashboard/", "/dashboard/{path:path}"}
-DOCS = {"/openapi.json", "/docs", "/docs/errors", "/docs/deprecation", "/docs/assets/{path:path}"}
+DOCS = {"/openapi.json", "/docs", "/docs/errors", "/docs/assets/{path:path}"}
 OPEN = {"/livez", "/readyz", "/metrics", "/", "/v1/agent/program", "/v1/agent/all-reduce", *DOCS, *DASHBOARD}
 
 LEAST_ROLE = {

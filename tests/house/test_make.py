@@ -22,7 +22,6 @@ TARGETS = {
         "openapi",
         "examples",
         "clients",
-        "generators",
         "docs",
         "lock",
         "clean",

@@ -23,7 +23,7 @@ def tell(runtime: Runtime, _account: str, _region: str) -> int:
 
 def _tell_expiring(runtime: Runtime) -> int:
     count = 0
-    for row in runtime.database.all(notices.expiring(runtime.settings.expiry_warnings, _LEASES)):
+    for row in runtime.database.all(notices.expiring(runtime.settings.expiry_warnings_seconds, _LEASES)):
         event = LeaseExpiringSoon(expires_at=row.expires_at, ends_at=row.ends_at, seconds=row.seconds)
         count += runtime.database.run(notices.tell_expiring(LeaseId(row.id), event))
     return count

@@ -1,11 +1,10 @@
-"""The documentation that a running API serves: the interactive reference, the error codes, the deprecation policy."""
+"""The documentation that a running API serves: the interactive reference and the error codes."""
 
 from collections.abc import Iterable, Mapping
 from functools import cache
 from html import escape
 from importlib.resources import files
 
-from app.api.http.deprecations import POLICY as DEPRECATION_POLICY
 from app.api.http.static_files import StaticFile, read_files
 from app.services.errors import every_error
 
@@ -49,11 +48,6 @@ def errors_page() -> str:
     )
 
 
-def deprecation_page() -> str:
-    """The policy to which the headers of deprecated operations link."""
-    return _page("Deprecation policy", DEPRECATION_POLICY)
-
-
 def _page(title: str, paragraphs: Iterable[str], rest: str = "") -> str:
     text = "".join(f"<p>{_prose(paragraph)}</p>" for paragraph in paragraphs)
     return (
@@ -61,7 +55,7 @@ def _page(title: str, paragraphs: Iterable[str], rest: str = "") -> str:
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f'<title>{title} · gpulease API</title><link rel="stylesheet" href="assets/reference.css"></head>'
         '<body><nav><strong>gpulease API</strong> <a href="../docs">Reference</a> <a href="errors">Errors</a> '
-        '<a href="deprecation">Deprecation policy</a> <a href="../dashboard/">Dashboard</a></nav>'
+        '<a href="../dashboard/">Dashboard</a></nav>'
         f'<main class="page"><h1>{title}</h1>{text}{rest}</main></body></html>'
     )
 

@@ -10,7 +10,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.api.http.auth import RATE, REQUEST_ID
 from app.api.http.body_limits import announced_length, limited, too_large, unreadable
-from app.api.http.deprecations import deprecation_headers
 from app.api.http.problems import problem
 from app.api.http.routing import PRINCIPAL
 from app.db.core.ids import new_id
@@ -173,7 +172,6 @@ class _Exchange:
         names = {name for name, _ in present}
         headers = [(b"x-request-id", self._scope[REQUEST_ID].encode()), *_SECURITY]
         headers += [header for header in (_CSP, _NO_STORE) if header[0] not in names]
-        headers += deprecation_headers(self._scope)
         rate = self._scope.get(RATE)
         if rate is not None:
             headers += [(b"ratelimit", rate[0].encode()), (b"ratelimit-policy", rate[1].encode())]

@@ -7,7 +7,6 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute
 
-from app.api.http.deprecations import find_deprecation
 from app.api.http.open_enums import open_answers
 from app.api.http.openapi_examples import add_examples
 from app.api.http.openapi_responses import complete_responses, components
@@ -136,10 +135,6 @@ def _complete(made: dict[str, Any], route: APIRoute) -> None:
             operation["security"] = [{"apiKey": []}]
             operation["x-role"] = str(route.required_role)
             operation["description"] = f"{operation.get('description', '')}\n\nRole: `{route.required_role}`.".strip()
-        deprecation = find_deprecation(route.endpoint)
-        if deprecation is not None:
-            operation["deprecated"] = True
-            operation["description"] = f"{deprecation.notice()}\n\n{operation['description']}"
 
 
 def text(app: FastAPI) -> str:

@@ -4,7 +4,6 @@ from typing import Any
 
 from fastapi.routing import APIRoute
 
-from app.api.http.deprecations import find_deprecation
 from app.api.http.etags import if_match
 from app.api.http.problems import MEDIA_TYPE, TYPE_PREFIX
 from app.api.http.routing import SecuredRoute, TokenRoute
@@ -35,9 +34,6 @@ _HEADERS: dict[str, tuple[str, str]] = {
         "`true`: this response repeats the response to an earlier request with the same `Idempotency-Key`.",
         "true",
     ),
-    "Deprecation": ("When the operation became deprecated (RFC 9745).", "@1798761600"),
-    "Sunset": ("The operation works until this time (RFC 8594).", "Fri, 02 Jul 2027 00:00:00 GMT"),
-    "Link": ("The page about the deprecation policy.", '</docs/deprecation>; rel="deprecation"'),
 }
 _LIMITED = ("RateLimit", "RateLimit-Policy")
 _SUCCESS = {"200": "", "201": "Created. ", "202": "Accepted. ", "204": "Done."}
@@ -93,8 +89,6 @@ def _header_names(made: dict[str, Any], route: APIRoute, method: str, status: st
         names["Location"] = True
     if _takes(operation, "Idempotency-Key"):
         names["Idempotency-Replayed"] = False
-    if find_deprecation(route.endpoint) is not None:
-        names |= dict.fromkeys(("Deprecation", "Sunset", "Link"), False)
     return names
 
 

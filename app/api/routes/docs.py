@@ -27,12 +27,6 @@ async def get_error_codes() -> Response:
     return _html(docs_page.errors_page())
 
 
-@router.get("/docs/deprecation")
-async def get_deprecation_policy() -> Response:
-    """Return the page to which the `Link` header of deprecated operations leads."""
-    return _html(docs_page.deprecation_page())
-
-
 @router.get("/docs/assets/{path:path}")
 async def get_reference_file(request: Request, path: str) -> Response:
     """Return a script or style sheet of the reference."""
