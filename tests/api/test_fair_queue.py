@@ -1,6 +1,7 @@
 """One tenant's requests wait for each other, and not for those of others. Bounds are in numbers and order, not in time."""
 
 import asyncio
+import itertools
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -83,6 +84,24 @@ async def test_a_waiting_costly_request_starts_after_the_plain_ones_that_have_ar
         release.set()
         tasks.create_task(read())
     assert order == ["plan 0", "read", "plan 1", "plan 2"]
+
+
+@pytest.mark.parametrize("tenants", [1, 20])
+async def test_costly_requests_that_need_no_wait_leave_the_event_loop_to_others_between_them(tenants: int) -> None:
+    queue = RequestQueue(SHARE)
+    done: list[str] = []
+
+    async def read_from_memory(number: int) -> None:
+        async with queue.turn(f"tenant-{number % tenants}", costly=True):
+            done.append("costly")
+
+    async def count_passes() -> None:
+        while done.count("costly") < 40:
+            done.append("pass")
+            await passes(1)
+
+    await asyncio.gather(count_passes(), *map(read_from_memory, range(40)))
+    assert not [pair for pair in itertools.pairwise(done) if pair == ("costly", "costly")]
 
 
 async def test_a_costly_request_does_not_wait_for_plain_ones_for_ever() -> None:

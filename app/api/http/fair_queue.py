@@ -72,8 +72,11 @@ class FairQueue:
 
     async def enter(self, identity: str) -> None:
         """Waits for a place. Raises RateLimited when too many requests of `identity` wait, and after LONGEST_WAIT."""
-        if self.try_enter(identity):
-            return
+        if not self.try_enter(identity):
+            await self.wait(identity)
+
+    async def wait(self, identity: str) -> None:
+        """As `enter`, behind what has a place now."""
         waiting = self._waiting.setdefault(identity, deque())
         if len(waiting) >= MOST_WAITING:
             raise RateLimited(_TOO_MANY, headers=_RETRY_AFTER)
@@ -132,7 +135,8 @@ class FairQueue:
 class RequestQueue:
     """The turns of all requests with a key. A costly request has a place among the costly ones and a plain place.
 
-    A costly request that has waited starts when no plain request runs, or after LONGEST_PRECEDENCE.
+    A costly request that has waited starts when no plain request runs, or after LONGEST_PRECEDENCE. One that comes while
+    another has just ended waits too: without that, those that need no wait themselves would all run in one pass.
     """
 
     def __init__(self, share: Share) -> None:
@@ -152,8 +156,8 @@ class RequestQueue:
 
     async def enter(self, identity: str, *, costly: bool) -> None:
         """Waits for a turn. Raises RateLimited."""
-        if costly:
-            await self._costly.enter(identity)
+        if costly and (self._passes_left or not self._costly.try_enter(identity)):
+            await self._costly.wait(identity)
         try:
             await self._plain.enter(identity)
         except BaseException:
@@ -166,7 +170,7 @@ class RequestQueue:
         self._plain.leave(identity)
         if costly:
             self._costly.leave(identity)
-        elif self._costly.waits:
+        if costly or self._costly.waits:
             self._start_soon()
 
     @contextmanager
@@ -191,7 +195,7 @@ class RequestQueue:
             asyncio.get_running_loop().call_soon(self._pass)
         elif self._plain.running + self._outside <= self._costly.running:
             self._start_next()
-        elif self._overdue is None:
+        elif self._costly.waits and self._overdue is None:
             self._overdue = asyncio.get_running_loop().call_later(LONGEST_PRECEDENCE, self._start_next)
 
     def _start_next(self) -> None:
@@ -199,7 +203,7 @@ class RequestQueue:
         if self._overdue is not None:
             self._overdue.cancel()
             self._overdue = None
-        if self._costly.start_one() and self._costly.waits:
+        if self._costly.start_one():
             self._start_soon()
 
 
