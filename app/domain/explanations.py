@@ -135,7 +135,7 @@ class LeaseFacts:
 class Situation:
     """What gpulease does for a lease now: one sentence and its times.
 
-    `gives_up_at`: the end of the current wait. `retryable`: of an ended lease, whether the same request may succeed later.
+    `gives_up_at`: a later time, at which the current wait ends. None: no time ends it, or it is over. `retryable`: of an ended lease, whether the same request may succeed later.
     """
 
     code: ExplanationCode

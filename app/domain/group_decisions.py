@@ -205,10 +205,14 @@ def _is_lost(member: Member) -> bool:
 
 def _is_replaced(view: _View, member: Member) -> bool:
     """Whether an ended member gets a successor. A member that was never ready was given up, not lost."""
-    if member.wanted or not member.was_ready or view.group.on_member_loss is not OnMemberLoss.REPLACE:
-        return False
     code = None if member.reason is None else member.reason.code
-    return code not in {ReasonCode.GROUP_INCOMPLETE, ReasonCode.GROUP_SHRUNK} and view.is_replaceable(member)
+    replaced = not member.wanted and member.was_ready and may_be_replaced(view.group.on_member_loss, code)
+    return replaced and view.is_replaceable(member)
+
+
+def may_be_replaced(policy: OnMemberLoss, code: ReasonCode | None) -> bool:
+    """Whether a formed group replaces an ended member by itself. `code`: of the member's reason."""
+    return policy is OnMemberLoss.REPLACE and code not in {ReasonCode.GROUP_INCOMPLETE, ReasonCode.GROUP_SHRUNK}
 
 
 def _after_loss(view: _View, lost: Sequence[Member]) -> GroupStep:

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import datetime, timedelta
 from types import MappingProxyType
 
@@ -36,7 +37,13 @@ def clock_time(moment: datetime, now: datetime) -> str:
 
 
 def find_situation(lease: LeaseFacts, choice: Choice, placement: PlacementFacts) -> Situation:
-    """The situation of a lease. Total: every state has a sentence."""
+    """The situation of a lease. Total: every state has a sentence. Its wait ends in the future, or at no known time."""
+    situation = _find(lease, choice, placement)
+    over = situation.gives_up_at is not None and situation.gives_up_at <= lease.now
+    return replace(situation, gives_up_at=None) if over else situation
+
+
+def _find(lease: LeaseFacts, choice: Choice, placement: PlacementFacts) -> Situation:
     if lease.on_hold and lease.ended_at is None:
         summary = "The installation is on hold; gpulease changes no lease until an operator resumes it."
         return Situation(code=ExplanationCode.ON_HOLD, summary=summary)
@@ -48,6 +55,10 @@ def find_situation(lease: LeaseFacts, choice: Choice, placement: PlacementFacts)
 # --- before a VM exists -------------------------------------------------------------------------------------
 
 
+_WITHOUT_END = frozenset({ExplanationCode.LAUNCHES_STOPPED, ExplanationCode.REGION_NOT_LISTED})
+"""Waits that go on after the lease's `wait_until`."""
+
+
 def _waiting(lease: LeaseFacts, choice: Choice, placement: PlacementFacts) -> Situation:
     code, text = _wait(lease, choice)
     stopped = code is ExplanationCode.LAUNCHES_STOPPED
@@ -56,7 +67,7 @@ def _waiting(lease: LeaseFacts, choice: Choice, placement: PlacementFacts) -> Si
         summary=text,
         since=placement.looking_since,
         next_try_at=None if stopped or lease.claimed else _next_try(lease),
-        gives_up_at=None if code is ExplanationCode.REGION_NOT_LISTED else lease.wait_until,
+        gives_up_at=None if code in _WITHOUT_END else lease.wait_until,
     )
 
 
@@ -74,9 +85,11 @@ def _wait(lease: LeaseFacts, choice: Choice) -> tuple[ExplanationCode, str]:
         return _next_candidate(lease, describe(choice.next.offering))
     if not choice.judged:
         why = why_exhausted(choice.ranking, [], 0).message
-        return ExplanationCode.NOTHING_FITS, f"No offering can be used now: {why}; {_again(lease)}."
+        code = ExplanationCode.NOTHING_FITS
+        return code, f"No offering can be used now: {why}; {_again(lease, code)}."
     counts = Counter(candidate.verdict for candidate in choice.judged)
-    return _no_candidate(counts), f"{_obstacles(counts)}; {_again(lease)}."
+    code = _no_candidate(counts)
+    return code, f"{_obstacles(counts)}; {_again(lease, code)}."
 
 
 def _obstacles(counts: Mapping[CandidateVerdict, int]) -> str:
@@ -109,9 +122,11 @@ def _next_candidate(lease: LeaseFacts, where: str) -> tuple[ExplanationCode, str
     return ExplanationCode.TRIES_NEXT, f"gpulease tries {where} at {clock_time(lease.next_due, lease.now)}."
 
 
-def _again(lease: LeaseFacts) -> str:
+def _again(lease: LeaseFacts, code: ExplanationCode) -> str:
     due = _next_try(lease)
     when = "now" if lease.claimed or due is None or due <= lease.now else f"at {clock_time(due, lease.now)}"
+    if code in _WITHOUT_END:
+        return f"gpulease tries again {when}"
     if lease.wait_until <= lease.now:
         return f"gpulease tries again {when} for the last time"
     return f"gpulease tries again {when} and gives up at {clock_time(lease.wait_until, lease.now)}"

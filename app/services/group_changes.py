@@ -14,11 +14,12 @@ from app.db.groups import lists, writes
 from app.db.groups.members import NewMembers, insert_members, lock_members, member_name, template
 from app.db.leases import statements, transitions
 from app.domain.event_parts import EventReason
+from app.domain.group_decisions import may_be_replaced
 from app.domain.group_events import GroupReleasing, GroupResized
-from app.domain.groups import GroupState, Pool
+from app.domain.groups import GroupState, OnMemberLoss, Pool
 from app.domain.ids import GroupId, LeaseId, TenantId
 from app.domain.lease_actions import LaterExpiry
-from app.domain.leases import Desired
+from app.domain.leases import TERMINAL, Desired
 from app.domain.reasons import Reason, ReasonCode
 from app.services import audit
 from app.services.admission import (
@@ -63,7 +64,7 @@ class GroupChanges:
         self._admission = Admission(context)
 
     async def resize(self, principal: Principal, group_id: str, size: int, if_match: IfMatch) -> Any:
-        """New members join at the next ranks. A smaller group releases its last ranks.
+        """New members join at ranks without a member, then at the next ranks. A smaller group releases its last ranks.
 
         Raises ResourceNotFound, VersionConflict, GroupEnding, TenantSuspended, QuotaExceeded, BudgetExceeded, KeyHasBudget,
         InvalidRequest for more members than the provider places together, and Conflict when a lease has the name of a
@@ -178,12 +179,14 @@ async def _resize(
 
 
 async def _grow(connection: AsyncConnection, principal: Principal, row: Any, size: int) -> None:
-    """Admits the additional members, or none: with the terms and the expiry that the others have."""
+    """Admits the additional members, or none: with the terms and the expiry that the others have.
+
+    They also fill the ranks of a formed group whose members were lost.
+    """
     terms = (await connection.execute(*template(row.id))).one()
     if terms.ttl <= timedelta(0):
         raise GroupEnding(_TERM_OVER)
-    names = {rank: member_name(row.name, rank) for rank in range(row.size, size)}
-    await _check_ranks(connection, row, size)
+    names = {rank: member_name(row.name, rank) for rank in await _free_ranks(connection, row, size)}
     await check_member_names(connection, row.tenant_id, list(names.values()))
     minimum = {resource: Decimal(amount) for resource, amount in terms.minimum_claim.items()}
     about = {"rate": terms.minimum_rate, "max_cost": terms.max_cost, "ttl": terms.ttl}
@@ -245,15 +248,29 @@ async def _extend(connection: AsyncConnection, principal: Principal, row: Any, l
     return [LeaseId(member.id) for member in moved]
 
 
-async def _check_ranks(connection: AsyncConnection, row: Any, size: int) -> None:
-    """Raises Conflict while a former member still has one of the new ranks."""
+async def _free_ranks(connection: AsyncConnection, row: Any, size: int) -> list[int]:
+    """The ranks below `size` without a member, in order. A group that is not formed replaces its members itself.
+
+    Raises Conflict while a former member that the group does not replace still has one of them.
+    """
     members = (await connection.execute(lists.members(row.id, within=row.tenant_id))).all()
-    held = next((one for one in members if row.size <= one.rank < size), None)
-    if held is not None:
-        detail = (
-            f"The former member {held.lease_id} of rank {held.rank} is still ending: repeat the call when it has ended."
-        )
-        raise Conflict(detail, extra={"lease_id": held.lease_id}, retryable=True)
+    formed = row.state in {GroupState.ACTIVE, GroupState.DEGRADED}
+    taken = set() if formed else set(range(row.size))
+    for member in members:
+        below = member.rank < row.size
+        if member.rank >= size or (below and not formed):
+            continue
+        if (member.leaves or not below) and not (below and _is_replaced(row, member)):
+            detail = f"The former member {member.lease_id} of rank {member.rank} is still ending: repeat the call when it has ended."
+            raise Conflict(detail, extra={"lease_id": member.lease_id}, retryable=True)
+        if member.leaves or member.state not in TERMINAL:
+            taken.add(member.rank)
+    return [rank for rank in range(size) if rank not in taken]
+
+
+def _is_replaced(row: Any, member: Any) -> bool:
+    code = None if member.reason is None else ReasonCode(member.reason["code"])
+    return may_be_replaced(OnMemberLoss(row.on_member_loss), code)
 
 
 async def _release(connection: AsyncConnection, principal: Principal, row: Any) -> list[LeaseId]:

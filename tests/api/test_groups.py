@@ -251,6 +251,38 @@ async def test_a_smaller_group_releases_its_last_ranks(alice: Caller, fleet: Fle
     assert grown["members"][2]["lease_id"] != group["members"][2]["lease_id"]
 
 
+async def test_a_larger_group_fills_the_ranks_of_lost_members_first(alice: Caller, fleet: Fleet) -> None:
+    """With `keep`, nothing else replaces a lost member."""
+    group = await made(alice, size=3, min_size=1, on_member_loss="keep")
+    path, lost = f"/v1/groups/{group['id']}", group["members"][1]["lease_id"]
+    run(fleet, group, 0, 1, 2, state="degraded")
+    fleet.set_lease(lost, state="releasing", desired="end", group_pool={"account": "main"})
+    leaving = await alice.patch(path, json={"size": 4})
+    assert (leaving.status_code, leaving.json()["retryable"], leaving.json()["lease_id"]) == (409, True, lost)
+    fleet.finish(lost)
+    unhandled = await alice.patch(path, json={"size": 4})
+    assert (unhandled.status_code, unhandled.json()["lease_id"]) == (409, lost), "the group reports the loss first"
+    fleet.set_lease(lost, group_pool=None)
+    grown = (await alice.patch(path, json={"size": 4})).json()
+    assert [(one["rank"], one["state"]) for one in grown["members"]] == [
+        (0, "active"),
+        (1, "queued"),
+        (2, "active"),
+        (3, "queued"),
+    ]
+    assert used(fleet, alice) == {"gpus": 4, "leases": 4}
+
+
+async def test_a_group_that_replaces_lost_members_grows_beside_the_replacement(alice: Caller, fleet: Fleet) -> None:
+    group = await made(alice, size=3, min_size=1, on_member_loss="replace")
+    path, lost = f"/v1/groups/{group['id']}", group["members"][1]["lease_id"]
+    run(fleet, group, 0, 1, 2)
+    fleet.set_lease(lost, state="releasing", desired="end")
+    grown = await alice.patch(path, json={"size": 4})
+    assert grown.status_code == 200, grown.text
+    assert [one["rank"] for one in grown.json()["members"]] == [0, 1, 2, 3]
+
+
 async def test_a_released_group_ends_with_all_members_and_cannot_be_scaled(alice: Caller, fleet: Fleet) -> None:
     group = await made(alice, size=2)
     path = f"/v1/groups/{group['id']}"

@@ -351,3 +351,29 @@ async def test_a_page_of_one_lease_is_never_empty(alice: Caller, monkeypatch: py
     assert await ids(alice, "?limit=2") == [made[2]]
     items, _ = await all_pages(alice, "")
     assert [item["id"] for item in items] == made[::-1]
+
+
+async def test_a_poll_without_a_version_is_refused(alice: Caller, fleet: Fleet) -> None:
+    lease = (await alice.post("/v1/leases", json={"gpu": {"model": "A10G"}, "ttl_seconds": 3600})).json()
+    refused = await alice.get(f"/v1/leases/{lease['id']}?poll_seconds=1")
+    assert (refused.status_code, [one["pointer"] for one in refused.json()["errors"]]) == (
+        422,
+        ["#/query/poll_seconds"],
+    )
+    assert (await alice.get(f"/v1/leases/{lease['id']}?poll_seconds=0")).status_code == 200
+    assert (await alice.get(f"/v1/leases/{lease['id']}?if_version=1")).status_code == 200
+
+
+@pytest.mark.parametrize(("sort", "missed"), [("updated_at", False), ("-updated_at", True), ("-created_at", False)])
+async def test_a_change_between_two_pages_moves_a_lease_in_the_order_of_changes(
+    alice: Caller, fleet: Fleet, sort: str, missed: bool
+) -> None:
+    body = {"gpu": {"model": "A10G"}, "ttl_seconds": 3600}
+    ids = [(await alice.post("/v1/leases", json=body)).json()["id"] for _ in range(4)]
+    path = f"/v1/leases?limit=2&sort={sort}"
+    first = (await alice.get(path)).json()
+    seen = [one["id"] for one in first["items"]]
+    changed = next(one for one in ids if one not in seen)
+    assert (await alice.patch(f"/v1/leases/{changed}", json={"name": "changed"})).status_code == 200
+    rest = (await alice.get(f"{path}&cursor={first['next_cursor']}")).json()["items"]
+    assert (changed not in {one["id"] for one in rest}) is missed

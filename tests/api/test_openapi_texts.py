@@ -3,8 +3,27 @@
 from typing import Any
 
 from app.api.http.openapi_texts import fields, parameters, texts
+from app.api.schemas.hardware import GROWS
 
 FILE = "app/api/http/descriptions.toml"
+OF_EVERY_SCHEMA = {("items", "The items of this page."), ("data", "The details of the event.")}
+"""The name of the schema says what these are."""
+
+
+def kind_of(spec: dict[str, Any], field: dict[str, Any]) -> str:
+    """The type of a field without its null: that of JSON, or the name of the schema of an object or enum."""
+    if "$ref" in field:
+        name = field["$ref"].rpartition("/")[2]
+        schema = spec["components"]["schemas"][name]
+        return name if "properties" in schema or "enum" in schema else kind_of(spec, schema)
+    parts = field.get("anyOf") or field.get("oneOf") or field.get("allOf")
+    if parts:
+        kinds = {kind_of(spec, part) for part in parts} - {"null"}
+        return "|".join(sorted(kinds - {"string"} or kinds))
+    if field.get("type") == "array":
+        return f"list of {kind_of(spec, field['items'])}"
+    kinds = {field["type"]} if isinstance(field.get("type"), str) else set(field.get("type", ())) - {"null"}
+    return "|".join(sorted(kinds))
 
 
 def test_every_field_and_parameter_has_a_description(spec: dict[str, Any]) -> None:
@@ -12,6 +31,16 @@ def test_every_field_and_parameter_has_a_description(spec: dict[str, Any]) -> No
     assert not bare, f"describe these in their model, or in [schemas.<name>] or [fields] of {FILE}"
     bare = sorted({one["name"] for one in parameters(spec) if not one.get("description")})
     assert not bare, f"describe these parameters in their routes, or in [parameters] of {FILE}"
+
+
+def test_equal_descriptions_describe_fields_of_one_kind(spec: dict[str, Any]) -> None:
+    """A text that fits fields of different types says nothing of any of them: it belongs into [schemas.<name>]."""
+    kinds: dict[str, set[str]] = {}
+    for schema, name, field in fields(spec):
+        if (name, field["description"]) not in OF_EVERY_SCHEMA:
+            kinds.setdefault(field["description"], set()).add(kind_of(spec, field))
+            assert field["description"] != GROWS, f"say also what {schema}.{name} is"
+    assert {text: found for text, found in kinds.items() if len(found) > 1} == {}
 
 
 def test_every_operation_has_a_summary_and_a_description(spec: dict[str, Any]) -> None:

@@ -1,7 +1,7 @@
 """What gpulease does for a lease now, in one sentence for each situation."""
 
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import product
 from typing import Any
 
@@ -114,8 +114,9 @@ def test_a_queued_lease_names_what_its_candidates_lack() -> None:
     where = placement(unlisted={("main", "eu"): True})
     unlisted = explained(lease(), offering(region="eu"), COOLING, where=where)
     assert (unlisted.situation.code, unlisted.situation.gives_up_at) == (C.REGION_NOT_LISTED, None)
-    assert "2 offerings fit, but none is free now (1 is in cool-off, 1 is in a region without a listing)" in (
-        unlisted.situation.summary
+    assert unlisted.situation.summary == (
+        "2 offerings fit, but none is free now (1 is in cool-off, 1 is in a region without a listing); "
+        "gpulease tries again at 12:00:30 UTC."
     )
 
 
@@ -174,6 +175,19 @@ def test_every_state_of_a_lease_has_one_sentence(changes: dict[str, Any], offeri
         found = explained(lease(state, attempt=attempt(kind, vm_state=vm), **changes), *offerings)
         assert found.situation.summary.endswith(".")
         assert "\n" not in found.situation.summary
+
+
+@pytest.mark.parametrize("seconds", [-700, -1, 0, 1, 700])
+@pytest.mark.parametrize("stopped", [False, True])
+def test_no_wait_ends_in_the_past(seconds: int, stopped: bool) -> None:
+    until = ahead(seconds)
+    for state, kind, vm in product(LeaseState, AttemptState, [None, *VmState]):
+        newest = attempt(kind, vm_state=vm, created_at=ago(800), starting_since=until - timedelta(seconds=300))
+        since = {"wait_until": until, "running_at": until - timedelta(seconds=900), "launches_stopped": stopped}
+        for offerings in ([offering()], [COOLING], []):
+            found = explained(lease(state, attempt=newest, **since), *offerings).situation
+            assert found.gives_up_at is None or found.gives_up_at > NOW
+            assert found.code is not C.LAUNCHES_STOPPED or found.gives_up_at is None
 
 
 def test_the_time_of_another_day_has_its_date() -> None:

@@ -40,7 +40,7 @@ class GpuModel(View):
             )
         ),
     ]
-    vendor: Annotated[GpuVendor, Field(description=GROWS)]
+    vendor: Annotated[GpuVendor, Field(description="The vendor of the GPUs. " + GROWS)]
     memory_gib: Annotated[list[int], Field(description="Sizes of one GPU's memory, in ascending order.")]
     counts: Annotated[list[int], Field(description="Numbers of whole GPUs in one VM, in ascending order.")]
     min_price_per_gpu_hour: GpuPrices

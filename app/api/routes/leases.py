@@ -108,13 +108,21 @@ async def get_lease(
     services: UseServices,
     poll_seconds: Annotated[
         int,
-        Query(ge=0, le=_LONGEST_POLL, description="Wait at most this long for a version other than `if_version`."),
+        Query(
+            ge=0,
+            le=_LONGEST_POLL,
+            description="Wait at most this long for a version other than `if_version`, which it requires.",
+        ),
     ] = 0,
     if_version: Annotated[
         int | None, Query(ge=0, le=LARGEST_NUMBER, description="The version that the caller has.")
     ] = None,
 ) -> Response:
     """Read a lease. With `poll_seconds` and `if_version`, the call returns when the lease changes or the time is up."""
+    if poll_seconds and if_version is None:
+        raise InvalidRequest(
+            errors=[FieldError("#/query/poll_seconds", "requires if_version: the version to wait beyond")]
+        )
     if poll_seconds and if_version is not None:
         unchanged = partial(services.leases.is_at, principal, lease_id, if_version)
         async with turn_of(request).aside():

@@ -35,8 +35,10 @@ class Me(View):
     key_id: Annotated[str, Field(description="The key's id.")]
     key_name: Annotated[str, Field(description="The key's name.")]
     role: Role
-    tenant_id: Annotated[str | None, Field(description="Null for operators.")]
-    tenant: Annotated[OwnTenant | None, Field(description="Null for operators.")]
+    tenant_id: Annotated[
+        str | None, Field(description="The id of the tenant to which the key belongs. Null for operators.")
+    ]
+    tenant: Annotated[OwnTenant | None, Field(description="The tenant to which the key belongs. Null for operators.")]
 
 
 @router.get("/v1/me", response_model=Me)

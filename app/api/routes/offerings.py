@@ -97,7 +97,7 @@ class PlannedOffering(View):
     region: str
     zone: str
     instance_type: str
-    market: Annotated[Market, Field(description=GROWS)]
+    market: Annotated[Market, Field(description="The market of the offering. " + GROWS)]
     gpu: Gpu
     vcpus: int
     memory_gib: float
@@ -149,7 +149,7 @@ class PlanExclusion(View):
     """An offering that the lease would not try, and the first reason."""
 
     offering: PlannedOffering
-    code: Annotated[Exclusion, Field(description=GROWS)]
+    code: Annotated[Exclusion, Field(description="The rule that excludes the offering. " + GROWS)]
     detail: str
 
 

@@ -36,7 +36,7 @@ class ReconciliationKind(StrEnum):
 class ReconciledCharge(View):
     """One resource on one day. `difference` is `invoiced` less `estimated`."""
 
-    kind: Annotated[ReconciliationKind, Field(description=GROWS)]
+    kind: Annotated[ReconciliationKind, Field(description="What the comparison found. " + GROWS)]
     day: Annotated[date, Field(description="The day in UTC.")]
     provider: str
     resource_id: Annotated[str, Field(description="The VM of the lease; for `cloud_only`, as the provider names it.")]

@@ -33,8 +33,8 @@ class SizedOffering(Offering):
 class Sizing(View):
     """How much GPU memory a model needs, and which GPUs have it. `fits` and `offerings` begin with the cheapest."""
 
-    task: Annotated[SizingTask, Field(description=GROWS)]
-    precision: Annotated[Precision, Field(description=GROWS)]
+    task: Annotated[SizingTask, Field(description="What the GPUs do with the model. " + GROWS)]
+    precision: Annotated[Precision, Field(description="The format in which the weights are stored. " + GROWS)]
     model: SizedModel
     bytes: Annotated[SizingBytes, Field(description="GPU memory by part, for one GPU that has everything.")]
     assumptions: Annotated[list[str], Field(description="What the figures assume, in sentences.")]

@@ -34,7 +34,7 @@ class LiveStateCount(View):
 class AttentionItem(View):
     """Something to look at: a lease, or a quota of which nine tenths are used."""
 
-    code: Annotated[AttentionCode, Field(description=GROWS)]
+    code: Annotated[AttentionCode, Field(description="Why it needs attention. " + GROWS)]
     tenant_id: str
     lease_id: Annotated[str | None, Field(description="Null for a quota.")]
     name: Annotated[str, Field(description="The name of the lease, or the resource of the quota.")]

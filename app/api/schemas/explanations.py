@@ -29,7 +29,7 @@ class ExplainedOffering(View):
     region: str
     zone: str
     instance_type: str
-    market: Annotated[Market, Field(description=GROWS)]
+    market: Annotated[Market, Field(description="The market of the offering. " + GROWS)]
     reservation: Annotated[str | None, Field(description="Its name, in the market `reserved` alone.")]
     gpu: Gpu
     price_per_hour: Money | None
@@ -62,7 +62,7 @@ class ExplainedCandidate(View):
 class ExplainedExclusion(View):
     """The offerings that one rule excludes. `nearest`: the offering of the group that misses the request least."""
 
-    code: Annotated[Exclusion, Field(description=GROWS)]
+    code: Annotated[Exclusion, Field(description="The rule that excludes the offering. " + GROWS)]
     count: int
     message: str
     nearest: ExplainedOffering
@@ -102,7 +102,7 @@ class ExplainedSuggestion(View):
     `change` contains request fields for a create call. `code` is the rule that the change relaxes.
     """
 
-    code: Annotated[Exclusion, Field(description=GROWS)]
+    code: Annotated[Exclusion, Field(description="The rule that excludes the offering. " + GROWS)]
     message: str
     change: Details
     offering: ExplainedOffering
@@ -112,7 +112,7 @@ class LeaseExplanation(View):
     """Why a lease is not active yet. The lists are empty where gpulease has no offering to choose."""
 
     lease_id: str
-    state: Annotated[LeaseState, Field(description=GROWS)]
+    state: Annotated[LeaseState, Field(description="The state of the lease. " + GROWS)]
     code: ExplanationCode
     summary: Annotated[str, Field(description="One sentence: what gpulease does now, and when it tries next.")]
     since: Annotated[Moment | None, Field(description="The begin of the current wait or step.")]
@@ -120,7 +120,9 @@ class LeaseExplanation(View):
         Moment | None,
         Field(description="When gpulease works on the lease next. Null while a worker does, or without a time."),
     ]
-    gives_up_at: Annotated[Moment | None, Field(description="The end of the current wait.")]
+    gives_up_at: Annotated[
+        Moment | None, Field(description="When the current wait ends. Null: no time ends it, or it is over.")
+    ]
     typical_ready_seconds: Annotated[
         float | None, Field(description="Average time from launch to ready at the offering of the attempt.")
     ]

@@ -52,7 +52,7 @@ class GpuProof(View):
 class GpuHealth(View):
     """The health of the GPUs since the lease is active. Root in the VM can forge it."""
 
-    status: Annotated[HealthStatus, Field(description=GROWS)]
+    status: Annotated[HealthStatus, Field(description="The health of all GPUs together. " + GROWS)]
     since: Moment
     findings: Annotated[list[GpuFinding], Field(description="The worst first.")]
 

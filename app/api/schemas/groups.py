@@ -97,7 +97,10 @@ class NewGroup(Body):
 
 
 class GroupPatch(Body):
-    """The new size. New members join at the next ranks; a smaller group releases its last ranks."""
+    """The new size. New members take the ranks of lost members first, then the next ranks.
+
+    A smaller group releases its last ranks.
+    """
 
     size: Annotated[GroupSize, Field(description="The number of members. A smaller size also lowers `min_size`.")]
 
@@ -109,7 +112,7 @@ class GroupPool(View):
     region: str
     zone: Annotated[str | None, Field(description="Null: any zone of the region.")]
     instance_type: str
-    market: Annotated[Market, Field(description=GROWS)]
+    market: Annotated[Market, Field(description="The market of the offering. " + GROWS)]
 
 
 class TriedPool(GroupPool):
@@ -138,7 +141,7 @@ class GroupMember(View):
     rank: Annotated[int, Field(description="From 0. A member keeps its rank.")]
     lease_id: str
     name: str
-    state: Annotated[LeaseState, Field(description=GROWS)]
+    state: Annotated[LeaseState, Field(description="The state of the lease. " + GROWS)]
     reason: Reason | None
     public_ip: str | None
     private_ip: str | None
@@ -154,7 +157,7 @@ class GroupSummary(View):
     id: str
     tenant_id: str
     name: str
-    state: Annotated[GroupState, Field(description=f"The current state; `reason` gives its cause. {GROWS}")]
+    state: Annotated[GroupState, Field(description=f"The state of the group; `reason` gives its cause. {GROWS}")]
     terminal: Annotated[bool, Field(description="Every member has ended.")]
     reason: Reason | None
     size: Annotated[int, Field(description="The number of members.")]

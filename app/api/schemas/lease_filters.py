@@ -101,5 +101,11 @@ def _ids(wanted: Iterable[str]) -> tuple[str, ...]:
 UseLeaseFilter = Annotated[LeaseFilter, Depends(_filter)]
 UseLeaseSort = Annotated[
     LeaseSort,
-    Query(alias="sort", description="The sort field. A leading minus sorts in descending order. The id breaks ties."),
+    Query(
+        alias="sort",
+        description=(
+            "The sort field. A leading minus sorts in descending order. The id breaks ties. A lease that changes between "
+            "two pages moves in the order of `updated_at`: it can appear twice, or with `-updated_at` be missing."
+        ),
+    ),
 ]

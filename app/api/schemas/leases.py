@@ -31,9 +31,9 @@ def _is_none(value: object) -> bool:
 class Reason(View):
     """The reason for a lease's state. `retryable`: the same request may succeed later."""
 
-    code: Annotated[ReasonCode, Field(description=GROWS)]
+    code: Annotated[ReasonCode, Field(description="The cause, for programs. " + GROWS)]
     message: str
-    origin: Annotated[Origin, Field(description=GROWS)]
+    origin: Annotated[Origin, Field(description="Who or what caused it. " + GROWS)]
     retryable: bool
 
 
@@ -44,15 +44,19 @@ class RequestedGpu(View):
     count: Annotated[int | None, Field(description="Exact number of GPUs.")]
     min_count: Annotated[int | None, Field(description="Minimum number of GPUs.")]
     memory_gib: int | None
-    interconnect: Annotated[Interconnect | None, Field(description=IF_REQUESTED, exclude_if=_is_none)] = None
-    vendor: Annotated[GpuVendor | None, Field(description=IF_REQUESTED, exclude_if=_is_none)] = None
+    interconnect: Annotated[
+        Interconnect | None, Field(description="The connection between the GPUs. " + IF_REQUESTED, exclude_if=_is_none)
+    ] = None
+    vendor: Annotated[
+        GpuVendor | None, Field(description="The vendor of the GPUs. " + IF_REQUESTED, exclude_if=_is_none)
+    ] = None
 
 
 class RequestedIdle(View):
     """When idle GPUs count, and what follows."""
 
     after_seconds: int
-    action: Annotated[IdleAction, Field(description=GROWS)]
+    action: Annotated[IdleAction, Field(description="What follows. " + GROWS)]
 
 
 class MemberRequest(View):
@@ -149,7 +153,7 @@ class Lease(View):
     id: str
     tenant_id: str
     name: str
-    state: Annotated[LeaseState, Field(description=f"The current state; `reason` gives its cause. {GROWS}")]
+    state: Annotated[LeaseState, Field(description=f"The state of the lease; `reason` gives its cause. {GROWS}")]
     desired: Annotated[
         Desired, Field(description="The state that the owner requests. It never changes from `end` to `run`.")
     ]
@@ -251,7 +255,7 @@ class AttemptOffering(View):
     region: str
     zone: str
     instance_type: str
-    market: Annotated[Market, Field(description=GROWS)]
+    market: Annotated[Market, Field(description="The market of the offering. " + GROWS)]
     reservation: str | None
     gpu: Gpu
     vcpus: int

@@ -345,7 +345,7 @@ class Account(View):
     """A cloud account."""
 
     name: str
-    provider: Annotated[str, Field(description=GROWS)]
+    provider: Annotated[str, Field(description="The cloud provider. " + GROWS)]
     state: AccountState
     identity: Annotated[str | None, Field(description="The provider's id of the account, pinned at first use.")]
     cordoned: Brake | None

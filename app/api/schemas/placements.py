@@ -31,7 +31,7 @@ class Placement(View):
     region: str
     zone: str
     instance_type: str
-    market: Annotated[Market, Field(description=GROWS)]
+    market: Annotated[Market, Field(description="The market of the offering. " + GROWS)]
     gpu: Gpu
     vcpus: int
     memory_gib: float

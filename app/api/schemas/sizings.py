@@ -33,7 +33,7 @@ class NewSizing(Body):
         }
     )
 
-    task: Annotated[SizingTask, Field(strict=False, description=GROWS)]
+    task: Annotated[SizingTask, Field(strict=False, description="What the GPUs do with the model. " + GROWS)]
     model: Annotated[
         Text | None,
         Field(
@@ -117,7 +117,7 @@ class SizingFit(View):
 
     gpu: Annotated[str, Field(description="The model, as `GET /v1/gpu-models` names it.")]
     memory_gib: Annotated[int, Field(description="Memory of one GPU.")]
-    vendor: Annotated[GpuVendor, Field(description=GROWS)]
+    vendor: Annotated[GpuVendor, Field(description="The vendor of the GPUs. " + GROWS)]
     count: int
     margin_percent: Annotated[float, Field(description="The part of the usable memory that stays free.")]
     interconnect: Annotated[

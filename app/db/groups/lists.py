@@ -88,7 +88,10 @@ _NEWEST = not_(
 
 
 def members(group_id: str, *, within: str | None) -> AnySelect:
-    """The members by rank: the newest lease of each rank below the size, and older ones that have not ended."""
+    """The members by rank: the newest lease of each rank below the size, and older ones that have not ended.
+
+    `leaves`: its end is requested, and it has not ended or the group has not handled its loss yet.
+    """
     own = lease.join(lease_group, lease_group.c.id == lease.c.group_id)
     shown = or_(_LIVE, and_(_NEWEST, lease.c.rank < lease_group.c.size))
     wanted = lease.c.desired == _literal(Desired.RUN)
@@ -103,6 +106,7 @@ def members(group_id: str, *, within: str | None) -> AnySelect:
             lease.c.placement["zone"].astext.label("zone"),
             lease.c.gpu_count.label("gpus"),
             and_(lease.c.state == _literal(LeaseState.ACTIVE), wanted).label("runs"),
+            and_(not_(wanted), or_(_LIVE, lease.c.group_pool.is_not(None))).label("leaves"),
             lease.c.ready_at,
             lease.c.group_check.label("check"),
         )
