@@ -2,6 +2,7 @@
 
 import asyncio
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Mapping
@@ -11,6 +12,7 @@ from typing import Any
 import httpx2
 import pytest
 import typer
+import uvicorn
 from mcp import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
@@ -19,9 +21,11 @@ from app.cli.client import Api
 from app.cli.config import Endpoint
 from app.cli.mcp.arguments import LeaseArguments
 from app.cli.mcp.command import address
+from app.cli.mcp.http import http_config
 from app.cli.mcp.remaining import tightest
-from app.cli.mcp.server import NO_LABELS, local_server
-from app.local.ports import free_port
+from app.cli.mcp.server import NO_LABELS, http_server, local_server
+from app.local.ports import LOOPBACK, free_port
+from app.request_deadlines import RequestDeadlines
 from tests.cli.conftest import Cli
 from tests.cli.fake_api import ACTIVE, BOOTING, PLACE, TENANT_ID, TENANT_KEY, FakeApi, Json, a_lease, problem
 from tests.cli.test_costs import BUDGET, COSTS
@@ -234,6 +238,28 @@ async def test_the_command_serves_http_until_ctrl_c(budgeted: FakeApi, cli: Cli)
         _, errors = process.communicate(timeout=60)
     assert "Traceback" not in errors, errors
     assert "MCP server for" in errors
+
+
+@pytest.mark.parametrize(
+    "half", [b"", b"POST /mcp HTTP/1.1\r\nhost: x\r\n", b"POST /mcp HTTP/1.1\r\nhost: x\r\ncontent-length: 9\r\n\r\n{"]
+)
+async def test_half_a_request_over_http_does_not_stay_open(half: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("header_seconds", "request_seconds"):
+        monkeypatch.setattr(RequestDeadlines, name, 0.2)
+    listener = socket.create_server((LOOPBACK, 0))
+    config = http_config(http_server("http://127.0.0.1:1", _no_api), LOOPBACK, listener.getsockname()[1])
+    server = uvicorn.Server(config)
+    serving = asyncio.create_task(server.serve(sockets=[listener]))
+    reader, writer = await asyncio.open_connection(*listener.getsockname())
+    writer.write(half)
+    await asyncio.wait_for(reader.read(), 5)
+    writer.close()
+    server.should_exit = True
+    await serving
+
+
+def _no_api(key: str) -> Api:
+    raise AssertionError(key)
 
 
 async def _first_answer(url: str, process: "subprocess.Popen[str]") -> httpx2.Response:

@@ -19,13 +19,25 @@ def test_the_domain_has_no_clock_no_randomness_and_no_log() -> None:
     assert not [(file, name) for file, name in imports_below("app/domain") if name in banned]
 
 
+SHARED = "app.request_deadlines"
+"""The one module that the command line shares with the server: `gpulease mcp --http` is a server too."""
+
+
 def test_the_command_line_is_a_plain_client() -> None:
     inside = [
         (file, name)
         for file, name in imports_below("app/cli")
-        if name.split(".")[0] in {"app", "workers", "cloudsim"} and not name.startswith("app.cli") and name != "app"
+        if name.split(".")[0] in {"app", "workers", "cloudsim"}
+        and not name.startswith(("app.cli", SHARED))
+        and name != "app"
     ]
     assert not inside
+
+
+def test_what_the_command_line_shares_needs_the_standard_library_alone() -> None:
+    names = [name for file, name in imports_below("app") if file == SHARED.replace(".", "/") + ".py"]
+    assert names
+    assert not [name for name in names if name.split(".")[0] not in sys.stdlib_module_names]
 
 
 def test_adapters_never_import_one_another() -> None:

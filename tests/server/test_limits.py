@@ -1,23 +1,30 @@
-"""Slow and endless senders lose their connection; everybody else notices nothing."""
+"""Slow and endless senders lose their connection, at the API and at `gpulease mcp --http`. Everybody else notices nothing."""
 
 import asyncio
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
+from contextlib import suppress
 from typing import Any
 
 import pytest
 import uvicorn
 
+from app.cli.mcp.http import BoundedProtocol as OfMcp
 from app.local.ports import LOOPBACK
-from app.server.limits import BoundedProtocol
+from app.server.limits import BoundedProtocol as OfApi
 
 Message = MutableMapping[str, Any]
 
 
-class Impatient(BoundedProtocol):
+class ImpatientApi(OfApi):
     header_seconds = 0.3
     request_seconds = 0.6
     header_bytes = 4_096
+
+
+class ImpatientMcp(OfMcp):
+    header_seconds = 0.3
+    request_seconds = 0.6
 
 
 async def echo(
@@ -38,11 +45,11 @@ async def echo(
     await send({"type": "http.response.body", "body": body})
 
 
-@pytest.fixture
-async def port() -> AsyncIterator[int]:
+@pytest.fixture(params=[ImpatientApi, ImpatientMcp])
+async def port(request: pytest.FixtureRequest) -> AsyncIterator[int]:
     listener = socket.create_server((LOOPBACK, 0))
     config = uvicorn.Config(
-        echo, http=Impatient, ws="none", lifespan="off", log_config=None, timeout_graceful_shutdown=1
+        echo, http=request.param, ws="none", lifespan="off", log_config=None, timeout_graceful_shutdown=1
     )
     server = uvicorn.Server(config)
     serving = asyncio.create_task(server.serve(sockets=[listener]))
@@ -52,20 +59,32 @@ async def port() -> AsyncIterator[int]:
 
 
 async def say(port: int, *parts: bytes, pause: float = 0.0) -> bytes:
-    """Everything that comes back until the server hangs up (or a second has passed without a word)."""
+    """All that comes back until the server hangs up, or until it has said nothing for a second after the last part."""
     reader, writer = await asyncio.open_connection(LOOPBACK, port)
+    answer = bytearray()
+
+    async def listen() -> None:
+        with suppress(ConnectionResetError):
+            while chunk := await reader.read(65_536):
+                answer.extend(chunk)
+
+    listening = asyncio.create_task(listen())
     for part in parts:
-        writer.write(part)
-        await writer.drain()
+        if not listening.done():
+            writer.write(part)
         await asyncio.sleep(pause)
-    answer = b""
-    try:
-        while chunk := await asyncio.wait_for(reader.read(65_536), 1.5):
-            answer += chunk
-    except (TimeoutError, ConnectionResetError):
-        answer += b"<still open>"
+    heard = -1
+    while not listening.done() and len(answer) > heard:
+        heard = len(answer)
+        await asyncio.wait([listening], timeout=1.0)
+    if not listening.done():
+        answer.extend(b"<still open>")
+    listening.cancel()
     writer.close()
-    return answer
+    return bytes(answer)
+
+
+LAST = b"host: x\r\nconnection: close\r\n\r\n"
 
 
 async def test_a_whole_request_is_answered_and_the_connection_stays(port: int) -> None:
@@ -75,8 +94,7 @@ async def test_a_whole_request_is_answered_and_the_connection_stays(port: int) -
 
 
 async def test_two_requests_on_one_connection_each_have_their_own_time(port: int) -> None:
-    request = b"GET / HTTP/1.1\r\nhost: x\r\n\r\n"
-    answer = await say(port, request, request, pause=0.5)
+    answer = await say(port, b"GET / HTTP/1.1\r\nhost: x\r\n\r\n", b"GET / HTTP/1.1\r\n" + LAST, pause=0.5)
     assert answer.count(b"HTTP/1.1 200") == 2
 
 
@@ -98,11 +116,28 @@ async def test_a_body_that_stalls_is_hung_up_on(port: int) -> None:
     assert await say(port, b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 9\r\n\r\nhi") == b""
 
 
+async def test_a_body_that_comes_bit_by_bit_is_hung_up_on(port: int) -> None:
+    assert await say(port, b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 9\r\n\r\n", *[b"h"] * 8, pause=0.1) == b""
+
+
+async def test_two_requests_at_once_are_answered_one_after_the_other(port: int) -> None:
+    both = b"GET /slow HTTP/1.1\r\nhost: x\r\n\r\n" + b"GET / HTTP/1.1\r\n" + LAST
+    assert (await say(port, both)).count(b"HTTP/1.1 200") == 2
+
+
+async def test_a_second_request_that_began_during_the_first_answer_has_its_time(port: int) -> None:
+    answer = await say(port, b"GET /slow HTTP/1.1\r\nhost: x\r\n\r\nGET / HTTP/1.1\r\n")
+    assert answer.startswith(b"HTTP/1.1 200")
+    assert b"HTTP/1.1 408" in answer
+    assert not answer.endswith(b"<still open>")
+
+
 async def test_endless_headers_are_refused_before_they_fill_the_memory(port: int) -> None:
-    filler = b"x-filler: " + b"y" * 1_000 + b"\r\n"
-    answer = await say(port, b"GET / HTTP/1.1\r\nhost: x\r\n", *[filler] * 5, pause=0.01)
-    assert answer.startswith(b"HTTP/1.1 431")
+    filler = b"x-filler: " + b"y" * 30_000 + b"\r\n"
+    answer = await say(port, b"GET / HTTP/1.1\r\nhost: x\r\n", *[filler] * 3, pause=0.01)
+    assert not answer.endswith(b"<still open>")
+    assert answer.startswith((b"HTTP/1.1 431", b"HTTP/1.1 400"))
 
 
 async def test_an_answer_may_take_longer_than_a_sender_may(port: int) -> None:
-    assert (await say(port, b"GET /slow HTTP/1.1\r\nhost: x\r\n\r\n")).startswith(b"HTTP/1.1 200")
+    assert (await say(port, b"GET /slow HTTP/1.1\r\n" + LAST)).startswith(b"HTTP/1.1 200")

@@ -42,7 +42,10 @@ def mcp(
     listen = None if http is None else address(http)
     labels = values.pairs(label or (), what="KEY=VALUE")
     require_extra("'gpulease[mcp]'", ("mcp",))
-    from app.cli.mcp.server import http_server, local_server  # noqa: PLC0415 - imports the extra's packages
+    import uvicorn  # noqa: PLC0415 - a package of the extra
+
+    from app.cli.mcp.http import http_config  # noqa: PLC0415 - imports the extra's packages
+    from app.cli.mcp.server import http_server, local_server  # noqa: PLC0415 - as above
 
     if listen is None:
         local_server(session.api(), labels).run("stdio")
@@ -50,4 +53,4 @@ def mcp(
     host, port = listen
     server = http_server(session.address(), session.with_key, labels)
     session.note(f"MCP server for {session.address()}: listens at {host}, port {port}, path /mcp")
-    server.run("streamable-http", host=host, port=port, stateless_http=True, json_response=True)
+    uvicorn.Server(http_config(server, host, port)).run()
