@@ -22,6 +22,8 @@ from app.domain.reservations import Term
 from app.domain.vm_parts import PartsRequest
 from app.services.ttl_cache import Kept
 
+_Measured = Mapping[tuple[str, str], MeasuredPerformance]
+"""By provider and instance type."""
 _MOST_RANKINGS = 256
 """Maximum number of cached rankings per snapshot. Tenants mostly send the same few requirements."""
 _MEASURED_SECONDS = 60.0
@@ -149,12 +151,13 @@ class OfferingCache:
         self._database = database
         self._kept = Kept(self._read, cache_seconds)
         self._measured = Kept(self._read_measured, _MEASURED_SECONDS)
+        self._made: dict[tuple[str, ...], tuple[Any, MeasuredPerformance | None, Offering]] = {}
 
     async def snapshot(self) -> CatalogueSnapshot:
         """Raises DatabaseUnavailable."""
         return await self._kept.get()
 
-    async def _read_measured(self) -> Mapping[tuple[str, str], MeasuredPerformance]:
+    async def _read_measured(self) -> _Measured:
         async with self._database.transaction(None, read_only=True) as connection:
             return gpu_benchmarks.performance_by_type(await connection.execute(gpu_benchmarks.counted()))
 
@@ -165,8 +168,24 @@ class OfferingCache:
             rows = (await connection.execute(*offerings.candidates())).all()
             reserved = (await connection.execute(*reservations.candidates())).all()
             regions: Sequence[Any] = (await connection.execute(accounts.configured_regions())).mappings().all()
-        listed = (offerings.offering_from_row(row) for row in rows)
-        every = (*listed, *map(reservations.reserved_offering, reserved))
-        if measured:
-            every = tuple(replace(o, benchmark=measured.get((o.provider, o.key.instance_type))) for o in every)
+        every = (
+            *self._listed(rows, measured),
+            *(_with(reservations.reserved_offering(row), measured) for row in reserved),
+        )
         return CatalogueSnapshot(as_of, every, tuple(ConfiguredRegion(**row) for row in regions))
+
+    def _listed(self, rows: Iterable[Any], measured: _Measured) -> Iterable[Offering]:
+        """One offering for each row. Most rows are as before, and making their offerings again takes the most time."""
+        known, self._made = self._made, {}
+        for row in rows:
+            key = (row.account, row.region, row.zone, row.instance_type, row.market)
+            performance = measured.get((row.provider, row.instance_type))
+            made = known.get(key)
+            if made is None or made[:2] != (row, performance):
+                made = (row, performance, replace(offerings.offering_from_row(row), benchmark=performance))
+            self._made[key] = made
+        return (offering for _, _, offering in self._made.values())
+
+
+def _with(offering: Offering, measured: _Measured) -> Offering:
+    return replace(offering, benchmark=measured.get((offering.provider, offering.key.instance_type)))

@@ -7,6 +7,7 @@ import pytest
 from pydantic import BaseModel
 
 from app.api.routes.offerings import LeasePlan, OfferingPage
+from app.services.offering_cache import OfferingCache
 from tests.api.conftest import Caller, MakeSettings, new_tenant, serving
 from tests.api.fleet import Fleet
 
@@ -52,6 +53,17 @@ async def test_the_cheapest_comes_first_and_unknown_prices_last(alice: Caller, f
     by_gpu = await names(alice, "?sort=price_per_gpu")
     assert by_gpu[3:5] == ["g5.12xlarge a on_demand", "p4d.24xlarge a on_demand"]
     keeps_to(OfferingPage, (await alice.get("/v1/offerings")).content)
+
+
+async def test_a_read_of_the_catalogue_makes_only_the_offerings_that_changed(alice: Caller, fleet: Fleet) -> None:
+    catalogue: OfferingCache = alice.app.state.services.offerings._catalogue
+    before = {offering.key: offering for offering in (await catalogue.snapshot()).offerings}
+    fleet.run("UPDATE offering SET launches = launches + 1 WHERE instance_type = 'p4d.24xlarge'")
+    fleet.run("DELETE FROM offering WHERE instance_type = 'g5.12xlarge'")
+    after = (await catalogue.snapshot()).offerings
+    changed = [offering for offering in after if offering is not before[offering.key]]
+    assert [(offering.key.instance_type, offering.launches) for offering in changed] == [("p4d.24xlarge", 1)]
+    assert len(after) == len(before) - 1
 
 
 async def test_a_price_says_how_far_it_can_be_believed(alice: Caller, fleet: Fleet) -> None:

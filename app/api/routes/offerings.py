@@ -7,11 +7,10 @@ from typing import Annotated, Any
 
 from fastapi import Depends, Query, Request, Response
 from pydantic import Field
-from pydantic_core import to_json
 
-from app.api.http.etags import tagged
+from app.api.http.etags import tagged_by_content
 from app.api.http.pagination import UsePage
-from app.api.http.responses import answer
+from app.api.http.responses import answer, to_bytes
 from app.api.http.routing import Member, UseServices, Viewer, costly
 from app.api.http.routing import router as make_router
 from app.api.schemas.base import DecimalText, Moment, Money, Page, View
@@ -33,7 +32,6 @@ from app.services.cursors import LARGEST_LIMIT
 from app.services.lease_refusals import exclusion_detail
 from app.services.offerings import AvailabilityStatus, OfferingFilter, OfferingSort, availability, price_per_gpu
 from app.services.plan import Candidate, Need, Plan
-from app.services.preconditions import list_tag
 from app.services.principal import Principal
 
 router = make_router("offerings")
@@ -275,8 +273,8 @@ async def list_offerings(
     found = await services.offerings.list(wanted, sort, page, tenant_id=principal.tenant_id)
     sight = sight_of(services, principal, found.as_of)
     items = [offering_json(offering, sight) for offering in found.offerings]
-    content = to_json({"items": items, "next_cursor": found.next_cursor, "total_count": found.total_count})
-    return tagged(request, content, list_tag((), also=content.decode()))
+    content = to_bytes({"items": items, "next_cursor": found.next_cursor, "total_count": found.total_count})
+    return tagged_by_content(request, content)
 
 
 @plan_router.post("/v1/leases/plan", response_model=LeasePlan)
@@ -290,7 +288,7 @@ async def plan_lease(
 ) -> Response:
     """Preview a create: the best candidates in order, and their cost. The call creates nothing."""
     plan = await services.plan.plan(principal, new_lease(body), slice(skip, skip + limit))
-    return answer(to_json(plan_json(plan, sight_of(services, principal, plan.as_of))))
+    return answer(to_bytes(plan_json(plan, sight_of(services, principal, plan.as_of))))
 
 
 def plan_json(plan: Plan, sight: Sight) -> dict[str, Any]:
