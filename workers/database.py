@@ -128,6 +128,13 @@ def _end_with_the_server(engine: Engine) -> None:
 
 
 def is_outage(error: DBAPIError) -> bool:
-    """Whether the database is unavailable (restart, failover). False for a faulty statement."""
+    """Whether the database is unavailable (restart, failover). False for a faulty statement, or a value that none can hold."""
     state = getattr(error.orig, "sqlstate", None)
-    return state is None or is_about_server(state)
+    if state is None:
+        return isinstance(error.orig, (psycopg.OperationalError, psycopg.InterfaceError))
+    return is_about_server(state)
+
+
+def failure_name(error: DBAPIError) -> str:
+    """The event of the log line about a failed statement."""
+    return "database away" if is_outage(error) else "statement failed"

@@ -6,6 +6,8 @@ from collections.abc import Callable
 import structlog
 from sqlalchemy.exc import DBAPIError
 
+from workers.database import failure_name
+
 log = structlog.get_logger(__name__)
 
 _FAILED_PAUSE = 1.0
@@ -50,7 +52,7 @@ class Loop:
         try:
             pause = self._do()
         except DBAPIError as error:
-            log.warning("database away", loop=self._name, error=str(error.orig))
+            log.warning(failure_name(error), loop=self._name, error=str(error.orig))
         except Exception:
             log.exception("pass failed", loop=self._name)
         else:

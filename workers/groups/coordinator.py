@@ -20,7 +20,7 @@ from app.domain.group_decisions import decide_group
 from app.domain.group_steps import Elect, GroupRest, GroupStep, Member, Replace
 from app.domain.ids import GroupId, TenantId
 from workers.brakes import HELD_PAUSE, is_on_hold
-from workers.database import is_outage
+from workers.database import failure_name
 from workers.groups.election import Election, elect
 from workers.groups.replacements import BudgetsChangedError
 from workers.groups.steps import GroupStepContext, execute
@@ -67,7 +67,7 @@ class Coordinator:
                     if self._runtime.stopping.is_set() or self._step(group_id):
                         return
             except DBAPIError as error:
-                log.warning("database away" if is_outage(error) else "statement failed", error=str(error.orig))
+                log.warning(failure_name(error), error=str(error.orig))
                 self._runtime.metrics.step_failed("database")
             except Exception:
                 log.exception("group step failed")

@@ -4,6 +4,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 
 import structlog
@@ -13,6 +14,7 @@ from sqlalchemy.exc import DBAPIError
 from app.db.fleet import accounts, jobs
 from workers.accounts import error_json
 from workers.brakes import check_cluster
+from workers.database import failure_name, is_outage
 from workers.loop import Loop
 from workers.providers.errors import OutcomeUnknown, ProviderError, Throttled, Unreachable
 from workers.runtime import Runtime
@@ -117,11 +119,17 @@ class PeriodicRunner:
         return job
 
     def _do(self, job: Row[Any]) -> None:
-        """Observation goes on under a hold, which another cluster sets before the job asks a cloud anything."""
+        """Observation goes on under a hold, which another cluster sets before the job asks a cloud anything.
+
+        A job that the database does not let end is taken again when its claim runs out.
+        """
         try:
             if not job.cluster_is_known:
                 check_cluster(self._runtime.database)
             self._run_to_end(job)
+        except DBAPIError as error:
+            log.warning(failure_name(error), job=job.name, error=_first_line(error))
+            self._count_failure(job, error)
         finally:
             with self._claiming:
                 self._under_way[job.account] -= 1
@@ -159,29 +167,27 @@ class PeriodicRunner:
         errors: dict[str, str] = {}
         for step in steps or ():
             for region in [one for one in regions if one not in errors]:
-                problem = self._run_step(job, step, region)
+                problem = self._guard(job, [region], partial(step, region))[1]
                 if problem is not None:
                     errors[region] = problem
         return error or "; ".join(f"{region}: {problem}" for region, problem in errors.items()) or None
 
-    def _run_step(self, job: Row[Any], step: Callable[[str], object], region: str) -> str | None:
-        """What went wrong. A statement that fails for one region does not keep the others from their turn."""
-        try:
-            return self._guard(job, [region], lambda: step(region))[1]
-        except DBAPIError as error:
-            log.warning("job failed", job=job.name, regions=[region], error=str(error.orig).partition("\n")[0])
-            self._count_failure(job, error)
-            return "database error, see the log"
-
     def _guard(self, job: Row[Any], regions: Sequence[str], run: Callable[[], T]) -> tuple[T | None, str | None]:
-        """What it answered, and what went wrong, which is written down at these regions. Raises DBAPIError."""
+        """What it answered, and what went wrong, which is written down at these regions.
+
+        Raises DBAPIError when the database is unavailable.
+        """
         started = self._runtime.monotonic()
         try:
             result = run()
         except ProviderError as error:
             return None, self._provider_failed(job, regions, error)
-        except DBAPIError:
-            raise
+        except DBAPIError as error:
+            if is_outage(error):
+                raise
+            log.exception("statement failed", job=job.name, regions=regions)
+            self._count_failure(job, error)
+            return None, "statement failed, see the log"
         except Exception as error:
             log.exception("job failed", job=job.name, regions=regions)
             self._count_failure(job, error)
@@ -204,6 +210,10 @@ class PeriodicRunner:
 
     def _count_failure(self, job: Row[Any], error: Exception) -> None:
         self._runtime.metrics.job_failed(job.kind, job.account, type(error).__name__)
+
+
+def _first_line(error: DBAPIError) -> str:
+    return str(error.orig).partition("\n")[0]
 
 
 def _again_after_failure(interval: float, job: Row[Any]) -> float:

@@ -19,7 +19,7 @@ from app.domain.gpu_protocol import AwaitProof
 from app.domain.ids import LeaseId
 from app.domain.lifecycle import Enter, Place, Rest, Send, Step, Terminate, bounded, decide
 from workers.brakes import HELD_PAUSE, is_on_hold
-from workers.database import is_outage
+from workers.database import failure_name
 from workers.lifecycle.bulkheads import CrowdedError
 from workers.lifecycle.steps.company import await_company
 from workers.lifecycle.steps.console import needs_console
@@ -64,7 +64,7 @@ class Cohort:
                     break
                 self._round()
         except DBAPIError as error:
-            log.warning("database away" if is_outage(error) else "statement failed", error=str(error.orig))
+            log.warning(failure_name(error), error=str(error.orig))
         except Exception:
             log.exception("a shared step failed: each lease is moved alone")
         self._hand_over(list(self._left))

@@ -33,7 +33,7 @@ from app.domain.lifecycle import (
     decide,
 )
 from workers.brakes import HELD_PAUSE, is_on_hold
-from workers.database import is_outage
+from workers.database import failure_name
 from workers.lifecycle.bulkheads import CrowdedError
 from workers.lifecycle.steps.company import await_company
 from workers.lifecycle.steps.context import ClaimLostError, StepContext, context_from_row
@@ -118,7 +118,7 @@ class Reconciler:
                 metrics.step_failed("claim_lost")
                 self._let_go(lease_id, claim_id, _AGAIN_SOON)
             except DBAPIError as error:
-                log.warning("database away" if is_outage(error) else "statement failed", error=str(error.orig))
+                log.warning(failure_name(error), error=str(error.orig))
                 metrics.step_failed("database")
                 self._let_go(lease_id, claim_id, timedelta(seconds=1))
             except Exception:
