@@ -8,12 +8,35 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import ROUND_CEILING, Decimal
 
+from app.domain.offerings import Market
 from app.domain.rates import Rate
 
 SECONDS_PER_HOUR = 3600
 _MICROSECOND = timedelta(microseconds=1)
 _MICROSECONDS_PER_HOUR = Decimal(SECONDS_PER_HOUR * 1_000_000)
 _STORED = Decimal("0.000001")
+
+
+def ran_until(
+    seen_at: datetime | None,
+    *,
+    deadline: datetime | None,
+    market: str,
+    terminate_sent_at: datetime | None,
+    looked_at: datetime,
+) -> datetime | None:
+    """Until when a VM counts as running that `looked_at` found gone, where the provider gives no time of its end.
+
+    That is when it was last seen, or its tagged deadline where this passed since: nothing ends an on-demand VM before
+    it but a request of gpulease, and the dead-man switch ends the VM at it. The provider may take a spot VM at any time.
+    `deadline` None: it is unknown, or a restored database may have lost such a request. Returns None for a VM that was
+    never seen.
+    """
+    if deadline is None or deadline > looked_at or market == Market.SPOT:
+        return seen_at
+    if terminate_sent_at is not None and terminate_sent_at < deadline:
+        return seen_at
+    return deadline if seen_at is None else max(seen_at, deadline)
 
 
 def cost(price_per_hour: Decimal, duration: timedelta) -> Decimal:

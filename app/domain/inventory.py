@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
+from app.domain.billing import ran_until
 from app.domain.ids import AttemptId, LeaseId
 from app.domain.leases import AttemptState, VmState
 from app.domain.tokens import is_genuine, is_launch_identity
@@ -70,7 +71,7 @@ class Seen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """An attempt as stored in the database. `ending`: gpulease has requested the termination of its VM.
+    """An attempt as stored in the database.
 
     `deadline_applied`: the deadline that was last written to the VM's tags. `term_in_doubt`: as in `Lease`.
     """
@@ -82,7 +83,8 @@ class Row:
     state: AttemptState
     zone: str
     lease_ended: bool
-    ending: bool
+    market: str
+    terminate_sent_at: datetime | None
     instance_id: str | None
     vm_state: VmState | None
     public_ip: str | None
@@ -98,6 +100,21 @@ class Row:
     def key(self) -> Key:
         """The key in the tags of the attempt's VM."""
         return (self.lease_id, self.n)
+
+    @property
+    def ending(self) -> bool:
+        """Whether gpulease has requested the termination of its VM."""
+        return self.terminate_sent_at is not None
+
+    def ran_until(self, seen_at: datetime | None, looked_at: datetime) -> datetime | None:
+        """Until when its VM counts as running that a listing of `looked_at` shows to be gone: see `billing.ran_until`."""
+        return ran_until(
+            seen_at,
+            deadline=None if self.term_in_doubt else self.deadline_applied,
+            market=self.market,
+            terminate_sent_at=self.terminate_sent_at,
+            looked_at=looked_at,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,16 +3,19 @@
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.domain.billing import PriceChange, closed_cost, cost
+from app.domain.billing import PriceChange, closed_cost, cost, ran_until
 from app.domain.rates import Rate
 
 START = datetime(2026, 11, 1, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)
+MINUTE = timedelta(minutes=1)
+SEEN, DEADLINE = START, START + 2 * HOUR
 
 
 @pytest.mark.parametrize(
@@ -71,3 +74,31 @@ def test_the_price_of_each_second_is_that_of_the_last_change_before_it(
 
 def change(hours: int, price: int) -> PriceChange:
     return PriceChange(starts_at=START + hours * HOUR, price_per_hour=Decimal(price))
+
+
+@pytest.mark.parametrize(
+    ("facts", "until"),
+    [
+        ({}, DEADLINE),
+        ({"seen_at": None}, DEADLINE),
+        ({"seen_at": DEADLINE + MINUTE}, DEADLINE + MINUTE),
+        ({"looked_at": DEADLINE}, DEADLINE),
+        ({"looked_at": DEADLINE - MINUTE}, SEEN),
+        ({"deadline": None}, SEEN),
+        ({"market": "reserved"}, DEADLINE),
+        ({"market": "spot"}, SEEN),
+        ({"terminate_sent_at": DEADLINE - MINUTE}, SEEN),
+        ({"terminate_sent_at": DEADLINE + MINUTE}, DEADLINE),
+    ],
+)
+def test_a_vm_that_went_unseen_ran_until_its_deadline_when_nothing_else_can_have_ended_it(
+    facts: dict[str, Any], until: datetime
+) -> None:
+    usual: dict[str, Any] = {
+        "seen_at": SEEN,
+        "deadline": DEADLINE,
+        "market": "on_demand",
+        "terminate_sent_at": None,
+        "looked_at": DEADLINE + 60 * MINUTE,
+    }
+    assert ran_until(**{**usual, **facts}) == until

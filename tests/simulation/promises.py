@@ -14,6 +14,7 @@ from app.db.schema.tables import attempt, lease
 from app.domain.billing import SECONDS_PER_HOUR
 from app.domain.budgets import is_budget
 from app.domain.leases import VmState
+from app.domain.offerings import Market
 from app.domain.tags import DEADLINE, deadline
 from tests.simulation.cloud import Cloud, Machine, Violation
 from tests.simulation.gpu_promises import GpuPromises
@@ -225,7 +226,8 @@ class Promises:
         for row in self._rows(_BILLED):
             machine = self._grounds.clouds[row.account].machines[row.instance_id]
             begun, ended = _seconds(row.billing_started_at), _seconds(row.billing_ended_at)
-            if begun < machine.born - 0.001 or ended > max(begun, machine.gone_at or 0.0) + 0.001:
+            by_tag = machine.market != Market.SPOT and row.billing_ended_at == deadline(machine.tags)
+            if begun < machine.born - 0.001 or (ended > max(begun, machine.gone_at or 0.0) + 0.001 and not by_tag):
                 raise Violation(f"{machine.id} ({machine.born}–{machine.gone_at}) is billed for {begun}–{ended}")
 
     def _check_caps(self) -> None:

@@ -205,7 +205,8 @@ def _store(runtime: Runtime, listed: Listed, findings: Findings, last_seen_at: d
         observed.add(
             row.attempt_id,
             vm.state,
-            at=vm.ended_at or (last_seen_at if vm.state is VmState.GONE else listed.started_at),
+            at=vm.ended_at
+            or (row.ran_until(last_seen_at, listed.started_at) if vm.state is VmState.GONE else listed.started_at),
             reason=reason_json(vm, listed.started_at),
             addresses=(vm.public_ip, vm.private_ip),
         )
@@ -227,7 +228,8 @@ def _store(runtime: Runtime, listed: Listed, findings: Findings, last_seen_at: d
             )
         )
     if findings.absent:
-        writes.append(statements.absent([row.attempt_id for row in findings.absent], last_seen_at))
+        ends = [(row.attempt_id, row.ran_until(last_seen_at, listed.started_at)) for row in findings.absent]
+        writes.append(statements.absent(ends))
     if findings.empty:
         empty, gap = [row.attempt_id for row in findings.empty], runtime.timing.settle_gap
         writes.append(statements.seen_nothing(empty, listed.started_at, gap_seconds=gap))

@@ -15,6 +15,7 @@ from sqlalchemy import Row
 from app.db.fleet import inventory
 from app.db.leases import attempts, release_obstacles
 from app.db.leases.transitions import locked
+from app.domain.billing import ran_until
 from app.domain.ids import LeaseId
 from app.domain.leases import AttemptState, VmState
 from app.domain.proofs import ProofRecord
@@ -213,19 +214,24 @@ def _store(
             observed.add(row.id, VmState.GONE, at=None, clean=True)
         elif row.instance_id in vms and row.terminate_sent_at is not None and row.vm_state in _SEEN:
             # Some clouds forget a VM at once. Then the second query need not wait for a listing.
-            observed.add(row.id, VmState.ABSENT, at=_last_seen(row))
+            observed.add(row.id, VmState.ABSENT, at=_ran_until(row))
     seen = observed.attempts
     if seen:
         _write(runtime, {row.lease_id for row in rows if row.id in seen}, observed)
 
 
-def _last_seen(row: Row[Any]) -> datetime:
-    """When the VM was last observed alive.
+def _ran_until(row: Row[Any]) -> datetime | None:
+    """Until when a VM that is gone counts as running: see `app.domain.billing.ran_until`.
 
     A later accepted termination proves nothing: providers also accept the termination of a VM that is already gone.
     """
-    seen_at: datetime = row.vm_state_at
-    return max(seen_at, row.listed_at or seen_at)
+    return ran_until(
+        max(row.vm_state_at, row.listed_at or row.vm_state_at),
+        deadline=row.deadline,
+        market=row.market,
+        terminate_sent_at=row.terminate_sent_at,
+        looked_at=row.now,
+    )
 
 
 def _observe(observed: inventory.Observed, row: Row[Any], vm: Vm, *, ready: bool, clean: bool) -> None:
@@ -237,7 +243,7 @@ def _observe(observed: inventory.Observed, row: Row[Any], vm: Vm, *, ready: bool
     observed.add(
         row.id,
         vm.state,
-        at=vm.ended_at or (_last_seen(row) if vm.state is VmState.GONE else row.now),
+        at=vm.ended_at or (_ran_until(row) if vm.state is VmState.GONE else row.now),
         reason=reason_json(vm, row.now),
         addresses=(public, private),
         ready=ready,

@@ -33,7 +33,7 @@ from app.domain.leases import AttemptState, VmState
 
 _ROW = """
     SELECT a.id, a.lease_id, a.tenant_id, a.n, a.state, a.zone, l.state IN ('released', 'failed') AS lease_ended,
-           a.terminate_sent_at IS NOT NULL AS ending, a.instance_id,
+           a.market, a.terminate_sent_at, a.instance_id,
            a.vm_state, a.public_ip, a.private_ip, a.known_at, a.last_sent_at, a.empty_listings,
            a.last_empty_listing_at, l.deadline_applied, l.term_in_doubt
     FROM attempt a JOIN lease l ON l.id = a.lease_id
@@ -50,7 +50,7 @@ _NAMED_ROWS = text(
     JOIN unnest(CAST(:leases AS text[]), CAST(:ns AS int[])) AS k (lease_id, n) USING (lease_id, n)
     WHERE a.account = :account AND a.region = :region
     UNION ALL
-    SELECT a.id, a.lease_id, a.tenant_id, a.n, 'dead', a.zone, true, true, a.instance_id, 'gone', NULL, NULL, NULL, NULL, 0, NULL, NULL, FALSE
+    SELECT a.id, a.lease_id, a.tenant_id, a.n, 'dead', a.zone, true, a.market, a.ended_at, a.instance_id, 'gone', NULL, NULL, NULL, NULL, 0, NULL, NULL, FALSE
     FROM attempt_archive a
     JOIN unnest(CAST(:leases AS text[]), CAST(:ns AS int[])) AS k (lease_id, n) USING (lease_id, n)
     WHERE a.account = :account AND a.region = :region
@@ -80,7 +80,8 @@ def row_from(row: Any) -> Row:
         state=AttemptState(row.state),
         zone=row.zone,
         lease_ended=row.lease_ended,
-        ending=row.ending,
+        market=row.market,
+        terminate_sent_at=row.terminate_sent_at,
         instance_id=row.instance_id,
         vm_state=VmState(row.vm_state) if row.vm_state is not None else None,
         public_ip=row.public_ip,
@@ -242,30 +243,21 @@ def found(rows: Sequence[tuple[str, str, VmState, str | None, str | None, str | 
     )
 
 
-_LAST_SEEN = bindparam("last_seen_at", type_=Time)
-_ABSENT = (
-    update(attempt)
-    .where(
-        attempt.c.id.in_(_in_order(attempt)),
-        attempt.c.state == "known",
-        attempt.c.vm_state.not_in(["gone", "absent"]),
-    )
-    .values(
-        vm_state="absent",
-        vm_state_at=func.greatest(func.coalesce(_LAST_SEEN, attempt.c.known_at), attempt.c.known_at),
-        retry_at=None,
-    )
-    .returning(attempt.c.lease_id)
+_ABSENT = text(
+    _LOCKED
+    + """
+    UPDATE attempt a SET vm_state = 'absent', vm_state_at = greatest(o.at, a.known_at), retry_at = NULL
+    FROM unnest(CAST(:ids AS text[]), CAST(:ats AS timestamptz[])) AS o (id, at)
+    WHERE a.id = o.id AND a.id IN (SELECT id FROM locked) AND a.state = 'known' AND a.vm_state NOT IN ('gone', 'absent')
+    RETURNING a.lease_id
+    """
 )
 
 
-def absent(attempt_ids: Sequence[str], last_seen_at: datetime | None) -> Bound[Update]:
-    """Marks VMs that a complete listing does not show.
-
-    `last_seen_at`: when they were last observed alive. That is the start of the last trusted listing that covered every
-    VM.
-    """
-    return Bound(_ABSENT, {"ids": list(attempt_ids), "last_seen_at": last_seen_at})
+def absent(rows: Sequence[tuple[str, datetime | None]]) -> Bound[Executable]:
+    """Marks VMs that a complete listing does not show. Rows: (attempt id, until when the VM counts as running)."""
+    ids, ats = (list(column) for column in zip(*rows, strict=True))
+    return Bound(_ABSENT, {"ids": ids, "ats": ats})
 
 
 _STARTED = bindparam("started_at", type_=Time)

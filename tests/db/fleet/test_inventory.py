@@ -117,24 +117,24 @@ def test_a_vm_is_found_only_for_an_attempt_whose_vm_is_not_known(store: Store, s
 def test_absence_dates_from_when_the_vm_was_last_seen(store: Store) -> None:
     attempt_id = store.attempt(store.lease(), "known", known_at=AT)
     later = AT.replace(day=2)
-    assert store.first(inventory.absent([attempt_id], later)) is not None
+    assert store.first(inventory.absent([(attempt_id, later)])) is not None
     row = store.row(attempt, attempt_id)
     assert (row.vm_state, row.vm_state_at) == ("absent", later)
-    assert store.first(inventory.absent([attempt_id], later)) is None
+    assert store.first(inventory.absent([(attempt_id, later)])) is None
 
 
 @pytest.mark.parametrize("last_seen", [None, AT])
 def test_absence_never_dates_from_before_the_launch(store: Store, last_seen: Any) -> None:
     known_at = AT.replace(day=2)
     attempt_id = store.attempt(store.lease(), "known", known_at=known_at)
-    store.run(inventory.absent([attempt_id], last_seen))
+    store.run(inventory.absent([(attempt_id, last_seen)]))
     assert store.row(attempt, attempt_id).vm_state_at == known_at
 
 
 @pytest.mark.parametrize("state", ["gone", "absent"])
 def test_what_is_gone_is_not_made_absent(store: Store, state: str) -> None:
     attempt_id = store.attempt(store.lease(), "known", vm_state=state)
-    assert store.first(inventory.absent([attempt_id], None)) is None
+    assert store.first(inventory.absent([(attempt_id, None)])) is None
 
 
 def test_empty_listings_count_for_settling_attempts_alone(store: Store) -> None:

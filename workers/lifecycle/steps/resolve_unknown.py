@@ -1,10 +1,11 @@
 """Resolving unknowns: the VM of an attempt with unknown outcome, and a VM that a listing did not show."""
 
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from app.db.fleet.inventory import Observed
 from app.db.leases import attempts, batches
+from app.domain.billing import ran_until
 from app.domain.error_kinds import ErrorKind
 from app.domain.leases import AttemptState, VmState
 from app.domain.lifecycle import Rest, may_appear_until, settled
@@ -121,7 +122,7 @@ def _store_seen(ctx: StepContext, vm: Vm) -> None:
     observed.add(
         ctx.attempt.id,
         vm.state,
-        at=vm.ended_at or (ctx.row.attempt_vm_state_at if vm.state is VmState.GONE else ctx.now),
+        at=vm.ended_at or (_ran_until(ctx) if vm.state is VmState.GONE else ctx.now),
         reason=reason_json(vm, ctx.now, confirmed=ctx.attempt.vm_state is VmState.STOPPED),
         addresses=(vm.public_ip, vm.private_ip),
     )
@@ -131,8 +132,18 @@ def _store_seen(ctx: StepContext, vm: Vm) -> None:
 def _store_absent(ctx: StepContext) -> None:
     """A VM that was stopped is not there. From now on the rules for a missing VM apply."""
     observed = Observed()
-    observed.add(ctx.attempt.id, VmState.ABSENT, at=ctx.row.attempt_vm_state_at)
+    observed.add(ctx.attempt.id, VmState.ABSENT, at=_ran_until(ctx))
     _write(ctx, observed)
+
+
+def _ran_until(ctx: StepContext) -> datetime | None:
+    return ran_until(
+        ctx.attempt.vm_state_at,
+        deadline=None if ctx.lease.term_in_doubt else ctx.lease.deadline_applied,
+        market=ctx.attempt.market,
+        terminate_sent_at=ctx.attempt.terminate_sent_at,
+        looked_at=ctx.now,
+    )
 
 
 def _write(ctx: StepContext, observed: Observed) -> None:
