@@ -11,6 +11,7 @@ from app.db.fleet import jobs
 from app.observability.logs import configure_logs
 from app.observability.traces import Traces
 from app.settings import AccountSettings, Settings, StartupError, load_accounts
+from app.settings.timing import TIMING
 from workers import failpoints
 from workers.accounts import Accounts
 from workers.brakes import FirstListings, check_cluster
@@ -125,8 +126,8 @@ def _check(settings: Settings) -> None:
     call = settings.call_timeout + settings.connect_timeout
     if settings.claim_seconds < 2 * call:
         msg = (
-            f"GPULEASE_CLAIM_SECONDS is {settings.claim_seconds:g}, but must be at least twice one provider call "
-            f"(GPULEASE_CALL_TIMEOUT + GPULEASE_CONNECT_TIMEOUT = {call:g})"
+            f"{TIMING} claim_seconds is {settings.claim_seconds:g}, but must be at least twice one provider call "
+            f"(call_timeout + connect_timeout = {call:g})"
         )
         raise StartupError(msg)
 

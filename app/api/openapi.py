@@ -1,12 +1,14 @@
 """`python -m app.api.openapi [--check]` writes openapi.json and the generated pages of docs, or says that they differ."""
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 from app.api.app import routed
 from app.api.http import docs_page, openapi_document
 from app.services.errors import every_error
 from app.settings.settings import describe
+from app.settings.timing import TIMING
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -42,11 +44,27 @@ process with one line that names the variable.
 |---|---|---|
 """
 
+_TIMES = f"""| `{TIMING}` | – | Times that differ from the defaults below. |
+
+## Times
+
+The times of the protocol, of calls and of periodic jobs. Installations leave them alone; simulated clouds have shorter ones. One
+variable sets any of them: `{TIMING}=settle_seconds=60,claim_seconds=30`.
+
+| time | default | meaning |
+|---|---|---|
+"""
+
 
 def settings_table() -> str:
     """docs/settings.md."""
-    rows = (f"| `{name}` | {default} | {meaning} |" for name, (default, meaning) in describe().items())
-    return _SETTINGS + "\n".join(rows) + "\n"
+    variables = {name: row for name, row in describe().items() if not name.startswith(f"{TIMING} ")}
+    times = {name.removeprefix(f"{TIMING} "): row for name, row in describe().items() if name not in variables}
+    return f"{_SETTINGS}{_rows(variables)}{_TIMES}{_rows(times)}"
+
+
+def _rows(described: Mapping[str, tuple[str, str]]) -> str:
+    return "".join(f"| `{name}` | {default} | {meaning} |\n" for name, (default, meaning) in described.items())
 
 
 def generated() -> dict[Path, str]:

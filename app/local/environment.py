@@ -11,6 +11,7 @@ from app.local.leftovers import MARKER
 from app.local.options import PASSWORD_VARIABLES, Options
 from app.local.private_files import write_private
 from app.local.profiles import PROFILES
+from app.settings.timing import layered
 
 # The simulated cloud believes any key; the real ones of the user must never reach it.
 SIMULATED_AWS: Mapping[str, str] = {
@@ -93,7 +94,7 @@ def process_environment(
     theirs = {name: value for name, value in outside.items() if not name.startswith(_CREDENTIALS)}
     # a real VM cannot reach the loopback address
     simulated = {} if options.config else {"GPULEASE_PUBLIC_URL": options.api_url}
-    merged = {**PROFILES[options.profile], **simulated, **theirs, **fixed}
+    merged = layered(PROFILES[options.profile], simulated, theirs, fixed)
     # the URL has the password in it
     return {name: value for name, value in merged.items() if name not in PASSWORD_VARIABLES}
 

@@ -6,13 +6,12 @@ What the user has set in the environment always wins.
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from app.settings.timing import timing
+
 REALISTIC: Mapping[str, str] = MappingProxyType(
     {
         # a demo is watched by a person: show what happened within seconds, keep the protocol's own times
-        "GPULEASE_INVENTORY_INTERVAL": "15",
-        "GPULEASE_INVENTORY_FIRST_INTERVAL": "5",
-        "GPULEASE_WATCH_INTERVAL": "2",
-        "GPULEASE_SWEEP_INTERVAL": "0.5",
+        **timing(inventory_interval=15, inventory_first_interval=5, watch_interval=2, sweep_interval=0.5),
         "GPULEASE_SAMPLE_SECONDS": "15",
         "GPULEASE_IDLE_GRACE_SECONDS": "60",
     }
@@ -20,30 +19,32 @@ REALISTIC: Mapping[str, str] = MappingProxyType(
 
 FAST: Mapping[str, str] = MappingProxyType(
     {
-        "GPULEASE_INVENTORY_INTERVAL": "2",
-        "GPULEASE_INVENTORY_FIRST_INTERVAL": "2",
-        "GPULEASE_WATCH_INTERVAL": "0.5",
-        "GPULEASE_SWEEP_INTERVAL": "0.25",
-        "GPULEASE_OFFERINGS_INTERVAL": "60",
-        "GPULEASE_RECOUNT_INTERVAL": "10",
-        "GPULEASE_SEQUENCER_INTERVAL": "0.1",
-        "GPULEASE_CALL_TIMEOUT": "5",
-        "GPULEASE_CONNECT_TIMEOUT": "2",
-        "GPULEASE_CLAIM_SECONDS": "15",
+        **timing(
+            inventory_interval=2,
+            inventory_first_interval=2,
+            watch_interval=0.5,
+            sweep_interval=0.25,
+            offerings_interval=60,
+            recount_interval=10,
+            sequencer_interval=0.1,
+            call_timeout=5,
+            connect_timeout=2,
+            claim_seconds=15,
+            unknown_retry_seconds=10,
+            settle_seconds=10,
+            settle_gap_seconds=2,
+            launch_timeout=30,
+            boot_timeout=45,
+            release_alarm_seconds=30,
+            max_backoff_seconds=5,
+            cool_off_capacity_seconds=5,
+            cool_off_quota_seconds=10,
+            cool_off_unoffered_seconds=60,
+            rowless_grace_seconds=20,
+            proof_seconds=15,
+        ),
         "GPULEASE_PROVIDER_RATE_LIMITS": "false",
         "GPULEASE_WRITE_RATE_LIMIT": "1000000/minute",
-        "GPULEASE_UNKNOWN_RETRY_SECONDS": "10",
-        "GPULEASE_SETTLE_SECONDS": "10",
-        "GPULEASE_SETTLE_GAP_SECONDS": "2",
-        "GPULEASE_LAUNCH_TIMEOUT": "30",
-        "GPULEASE_BOOT_TIMEOUT": "45",
-        "GPULEASE_RELEASE_ALARM_SECONDS": "30",
-        "GPULEASE_MAX_BACKOFF_SECONDS": "5",
-        "GPULEASE_COOL_OFF_CAPACITY_SECONDS": "5",
-        "GPULEASE_COOL_OFF_QUOTA_SECONDS": "10",
-        "GPULEASE_COOL_OFF_UNOFFERED_SECONDS": "60",
-        "GPULEASE_ROWLESS_GRACE_SECONDS": "20",
-        "GPULEASE_PROOF_SECONDS": "15",
         # the API takes one report of a VM in ten seconds
         "GPULEASE_SAMPLE_SECONDS": "12",
         "GPULEASE_IDLE_GRACE_SECONDS": "30",

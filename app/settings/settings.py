@@ -1,17 +1,20 @@
 """Settings from environment variables. Durations are in seconds."""
 
+import os
 from collections.abc import Mapping
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationError
-from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
+from pydantic.fields import FieldInfo
+from pydantic_settings import BaseSettings, EnvSettingsSource, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
 from app.domain.operator_messages import MessageKind
 from app.domain.request_rates import RequestRate
 from app.settings.errors import StartupError
 from app.settings.passwords import insert_password, read_password
+from app.settings.timing import TIMING, parse_times
 
 PREFIX = "GPULEASE_"
 
@@ -66,8 +69,28 @@ RateText = Annotated[str, AfterValidator(_rate)]
 Networks = Annotated[tuple[IPv4Network | IPv6Network, ...], NoDecode, BeforeValidator(_networks)]
 
 
+def _time(**field: Any) -> Any:
+    """A field that is read from GPULEASE_TIMING."""
+    return Field(json_schema_extra=_TIME, **field)
+
+
+_TIME: dict[str, Any] = {"variable": TIMING}
+
+
+class _Environment(EnvSettingsSource):
+    """Times come from GPULEASE_TIMING, every other field from its own variable."""
+
+    times: Mapping[str, str] = {}
+
+    def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[Any, str, bool]:
+        """The value, its key, and whether it is complex."""
+        if field.json_schema_extra is _TIME:
+            return self.times.get(field_name), field_name, False
+        return super().get_field_value(field, field_name)
+
+
 class Settings(BaseSettings):
-    """One frozen model; every field is the environment variable `GPULEASE_<NAME>`."""
+    """One frozen model. Every field is the environment variable `GPULEASE_<NAME>`, or a time of GPULEASE_TIMING."""
 
     model_config = SettingsConfigDict(env_prefix=PREFIX, frozen=True, extra="ignore")
 
@@ -116,13 +139,13 @@ class Settings(BaseSettings):
     host: str = Field(default="127.0.0.1", description="Address the API listens on.")
     port: int = Field(default=8000, ge=1, le=65535, description="Port the API listens on.")
     api_pool_size: int = Field(default=16, ge=1, description="Database connections per API process.")
-    key_cache_seconds: float = Field(
+    key_cache_seconds: float = _time(
         default=3.0,
         ge=0,
         le=4.5,
         description="How long an API process caches a verified key. A revocation takes effect within 5 s.",
     )
-    catalogue_cache_seconds: float = Field(
+    catalogue_cache_seconds: float = _time(
         default=1.0,
         ge=0,
         description=(
@@ -184,8 +207,8 @@ class Settings(BaseSettings):
 
     # workers
     worker_threads: int = Field(default=32, ge=1, description="Leases that one worker process handles concurrently.")
-    sweep_interval: float = Field(default=1.0, gt=0, description="Interval at which each worker looks for due leases.")
-    claim_seconds: float = Field(
+    sweep_interval: float = _time(default=1.0, gt=0, description="Interval at which each worker looks for due leases.")
+    claim_seconds: float = _time(
         default=90.0,
         gt=0,
         description=(
@@ -193,8 +216,8 @@ class Settings(BaseSettings):
             "worker that vanished. Must exceed twice the call timeout."
         ),
     )
-    call_timeout: float = Field(default=30.0, gt=0, description="Maximum wait for one response of a provider.")
-    connect_timeout: float = Field(default=5.0, gt=0, description="Maximum wait for a connection to a provider.")
+    call_timeout: float = _time(default=30.0, gt=0, description="Maximum wait for one response of a provider.")
+    connect_timeout: float = _time(default=5.0, gt=0, description="Maximum wait for a connection to a provider.")
     provider_rate_limits: bool = Field(
         default=True,
         description="Stay below the providers' documented request rates. Disable only for simulated clouds.",
@@ -227,19 +250,19 @@ class Settings(BaseSettings):
     )
 
     # protocol
-    unknown_retry_seconds: float = Field(
+    unknown_retry_seconds: float = _time(
         default=300.0, ge=0, description="How long gpulease repeats a create of unknown outcome with the same token."
     )
-    unreachable_seconds: float = Field(
+    unreachable_seconds: float = _time(
         default=30.0, ge=0, description="How long a launch waits for a cloud that accepts no connections."
     )
-    settle_seconds: float = Field(
+    settle_seconds: float = _time(
         default=600.0, ge=0, description="Time after the last create call during which an unseen VM may still appear."
     )
-    settle_gap_seconds: float = Field(
+    settle_gap_seconds: float = _time(
         default=120.0, ge=0, description="Minimum time between the lookups that declare an attempt dead."
     )
-    not_found_grace_seconds: float = Field(
+    not_found_grace_seconds: float = _time(
         default=300.0,
         ge=0,
         description=(
@@ -247,31 +270,30 @@ class Settings(BaseSettings):
             "VM was observed running."
         ),
     )
-    launch_timeout: float = Field(default=300.0, gt=0, description="Maximum time from an accepted launch to running.")
-    boot_timeout: float = Field(
+    launch_timeout: float = _time(default=300.0, gt=0, description="Maximum time from an accepted launch to running.")
+    boot_timeout: float = _time(
         default=900.0, gt=0, description="Maximum time from running to ready, of a VM with fewer than eight GPUs."
     )
-    boot_timeout_large: float = Field(
+    boot_timeout_large: float = _time(
         default=1800.0,
         gt=0,
         description=(
-            "Maximum time from running to ready, of a VM with eight or more GPUs. At least `GPULEASE_BOOT_TIMEOUT` "
-            "applies."
+            "Maximum time from running to ready, of a VM with eight or more GPUs. At least `boot_timeout` applies."
         ),
     )
-    release_alarm_seconds: float = Field(
+    release_alarm_seconds: float = _time(
         default=900.0, gt=0, description="A release that takes longer counts as stuck."
     )
-    max_backoff_seconds: float = Field(default=300.0, gt=0, description="Maximum delay between two retries of a call.")
-    cool_off_capacity_seconds: float = Field(
+    max_backoff_seconds: float = _time(default=300.0, gt=0, description="Maximum delay between two retries of a call.")
+    cool_off_capacity_seconds: float = _time(
         default=180.0,
         gt=0,
         description="First cool-off of an offering without capacity. It doubles with each repetition.",
     )
-    cool_off_quota_seconds: float = Field(
+    cool_off_quota_seconds: float = _time(
         default=600.0, gt=0, description="Cool-off when the provider's quota is used up."
     )
-    cool_off_unoffered_seconds: float = Field(
+    cool_off_unoffered_seconds: float = _time(
         default=3600.0, gt=0, description="Cool-off of an offering that the provider does not offer."
     )
     deadline_grace_seconds: int = Field(
@@ -286,7 +308,7 @@ class Settings(BaseSettings):
             "health and use. `off`: no VM does."
         ),
     )
-    proof_seconds: float = Field(
+    proof_seconds: float = _time(
         default=60.0, gt=0, description="How long a ready VM may take to prove its GPUs before it counts as silent."
     )
     sample_seconds: int = Field(
@@ -304,7 +326,7 @@ class Settings(BaseSettings):
     webhook_threads: int = Field(
         default=8, ge=2, description="Webhooks to which one worker process delivers concurrently."
     )
-    webhook_timeout: float = Field(
+    webhook_timeout: float = _time(
         default=10.0, gt=0, description="Maximum time for a webhook's receiver to respond, from connection to status."
     )
     webhook_local: bool = Field(
@@ -335,7 +357,7 @@ class Settings(BaseSettings):
     )
 
     # observation
-    inventory_interval: float = Field(
+    inventory_interval: float = _time(
         default=60.0,
         gt=0,
         description=(
@@ -343,29 +365,29 @@ class Settings(BaseSettings):
             "applies to each region."
         ),
     )
-    inventory_first_interval: float = Field(
+    inventory_first_interval: float = _time(
         default=10.0, gt=0, description="Interval of full listings during the first 20 cycles."
     )
-    watch_interval: float = Field(default=5.0, gt=0, description="Interval of bulk lookups of VMs that boot or end.")
-    rowless_grace_seconds: float = Field(
+    watch_interval: float = _time(default=5.0, gt=0, description="Interval of bulk lookups of VMs that boot or end.")
+    rowless_grace_seconds: float = _time(
         default=900.0,
         ge=0,
         description=(
             "How long gpulease reports a VM with copied tags before ending it. gpulease did not launch such a VM."
         ),
     )
-    offerings_interval: float = Field(
+    offerings_interval: float = _time(
         default=3600.0,
         gt=0,
         description="Interval of refreshing offered types, service quotas and the spot prices of AWS.",
     )
-    prices_interval: float = Field(
+    prices_interval: float = _time(
         default=21_600.0, gt=0, description="Interval of refreshing prices from the providers' price lists."
     )
-    price_stale_seconds: float = Field(
+    price_stale_seconds: float = _time(
         default=604_800.0, gt=0, description="A price that the provider reported longer ago is marked `stale`."
     )
-    recount_interval: float = Field(
+    recount_interval: float = _time(
         default=300.0, gt=0, description="Interval of recounting quota use and checking the other invariants."
     )
     lease_retention_days: int = Field(
@@ -373,12 +395,26 @@ class Settings(BaseSettings):
         ge=35,
         description="Days after which an ended lease and its attempts are deleted. Its cost record is kept.",
     )
-    sequencer_interval: float = Field(default=0.2, gt=0, description="Delay between two runs that number new events.")
+    sequencer_interval: float = _time(default=0.2, gt=0, description="Delay between two runs that number new events.")
 
     @classmethod
     def settings_customise_sources(cls, *_: Any, **sources: Any) -> tuple[PydanticBaseSettingsSource, ...]:
         """No `.env` file is read. To look for each setting in none takes as long as to look in the environment."""
-        return sources["init_settings"], sources["env_settings"]
+        environment = _Environment(cls)
+        environment.times = _times(cls)
+        return sources["init_settings"], environment
+
+
+def _times(settings: type[BaseSettings]) -> Mapping[str, str]:
+    """Raises StartupError for an entry that is no time."""
+    try:
+        times = parse_times(os.environ.get(TIMING, ""))
+    except ValueError as error:
+        raise StartupError(f"{TIMING}: {error}") from None
+    known = [name for name, field in settings.model_fields.items() if field.json_schema_extra is _TIME]
+    for name in times.keys() - set(known):
+        raise StartupError(f"{TIMING}: {name!r} is none of {', '.join(known)}")
+    return times
 
 
 def load_settings(**overrides: Any) -> Settings:
@@ -387,7 +423,7 @@ def load_settings(**overrides: Any) -> Settings:
         settings = Settings(**overrides)
     except ValidationError as error:
         problems = "; ".join(
-            f"{PREFIX}{str(e['loc'][0]).upper()}: {e['msg'].removeprefix('Value error, ')}" for e in error.errors()
+            f"{_variable(str(e['loc'][0]))}: {e['msg'].removeprefix('Value error, ')}" for e in error.errors()
         )
         raise StartupError(problems) from None
     password = read_password(f"{PREFIX}DATABASE_PASSWORD", settings.database_password, settings.database_password_file)
@@ -401,10 +437,15 @@ def dashboard_url(settings: Settings) -> str | None:
 
 def describe() -> Mapping[str, tuple[str, str]]:
     """Environment variable -> (default, meaning), for the documentation."""
-    return {
-        PREFIX + name.upper(): (_default(field.default), field.description or "")
-        for name, field in Settings.model_fields.items()
-    }
+    fields = {_variable(name): field for name, field in Settings.model_fields.items()}
+    return {name: (_default(field.default), field.description or "") for name, field in fields.items()}
+
+
+def _variable(name: str) -> str:
+    """How the user writes a field."""
+    if Settings.model_fields[name].json_schema_extra is _TIME:
+        return f"{TIMING} {name}"
+    return PREFIX + name.upper()
 
 
 def _default(value: object) -> str:

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, sync_playwright
 
+from app.settings.timing import timing
 from tests.browser.visitor import Tabs, Visitor
 from tests.e2e.people import Operator, Tenant
 from tests.e2e.sharing import named_after, sharing
@@ -22,7 +23,7 @@ SWITCHES = [
 ]
 
 # two tests wait for an inventory, and the stack lives longest of all
-SELDOM = {"GPULEASE_INVENTORY_INTERVAL": "4", "GPULEASE_INVENTORY_FIRST_INTERVAL": "2"}
+SELDOM = timing(inventory_interval=4, inventory_first_interval=2)
 
 stack, cloud, operator = sharing("aws", settings=SELDOM)
 

@@ -9,6 +9,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from app.settings.timing import timing
 from bench import ending
 from bench.three_clouds import CLOUDS, Installation
 from tests.chaos.plan import Wanted
@@ -20,14 +21,16 @@ from tests.e2e.stack import running
 from tests.reports import FOLDER, report
 
 SETTINGS = {
-    "GPULEASE_INVENTORY_INTERVAL": "2",
-    "GPULEASE_WATCH_INTERVAL": "0.5",
-    "GPULEASE_SWEEP_INTERVAL": "0.25",
-    "GPULEASE_LAUNCH_TIMEOUT": "60",
-    "GPULEASE_BOOT_TIMEOUT": "60",
-    "GPULEASE_NOT_FOUND_GRACE_SECONDS": "10",
-    "GPULEASE_OFFERINGS_INTERVAL": "10",
-    "GPULEASE_PRICES_INTERVAL": "10",
+    **timing(
+        inventory_interval=2,
+        watch_interval=0.5,
+        sweep_interval=0.25,
+        launch_timeout=60,
+        boot_timeout=60,
+        not_found_grace_seconds=10,
+        offerings_interval=10,
+        prices_interval=10,
+    ),
     "GPULEASE_PROVIDER_RATE_LIMITS": "true",
 }
 """In proportion to the simulated clouds, which show a new VM after a second or two, and to prices that move all the time.

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from zlib import crc32
 
+from app.settings.timing import timing
 from bench import ending
 from tests.crash_matrix.matrix import Case, Stage, batches, drawn, rehearse, run
 from tests.crash_matrix.scenarios import SCENARIOS
@@ -28,17 +29,19 @@ from workers.failpoints.points import names
 _TRIES = 3
 
 SETTINGS = {
-    "GPULEASE_UNKNOWN_RETRY_SECONDS": "6",
-    "GPULEASE_UNREACHABLE_SECONDS": "3",
-    "GPULEASE_SETTLE_SECONDS": "8",
-    "GPULEASE_SETTLE_GAP_SECONDS": "1",
-    "GPULEASE_NOT_FOUND_GRACE_SECONDS": "5",
-    "GPULEASE_ROWLESS_GRACE_SECONDS": "3",
-    "GPULEASE_BOOT_TIMEOUT": "45",
-    "GPULEASE_LAUNCH_TIMEOUT": "60",
-    "GPULEASE_COOL_OFF_CAPACITY_SECONDS": "2",
-    "GPULEASE_COOL_OFF_QUOTA_SECONDS": "2",
-    "GPULEASE_COOL_OFF_UNOFFERED_SECONDS": "4",
+    **timing(
+        unknown_retry_seconds=6,
+        unreachable_seconds=3,
+        settle_seconds=8,
+        settle_gap_seconds=1,
+        not_found_grace_seconds=5,
+        rowless_grace_seconds=3,
+        boot_timeout=45,
+        launch_timeout=60,
+        cool_off_capacity_seconds=2,
+        cool_off_quota_seconds=2,
+        cool_off_unoffered_seconds=4,
+    ),
     # an eighth of them may be at a slow cloud at once: room for every case of a batch that hangs or is late there
     "GPULEASE_WORKER_THREADS": "160",
     "GPULEASE_PROVIDER_RATE_LIMITS": "true",

@@ -10,6 +10,7 @@ import httpx
 
 from app.local.environment import ACCOUNTS, SIMULATED_AWS, SIMULATED_AZURE, SUBNETS
 from app.local.ports import LOOPBACK, free_port
+from app.settings.timing import layered, timing
 from cloudsim.testing import NO_TLS
 from tests.deployment import documents
 from tests.deployment.processes import Process, await_, clean_environment, expect, finish, run
@@ -17,9 +18,7 @@ from tests.deployment.servers import API_LOGIN, OWNER, WORKER_LOGIN, Postgres, n
 from tests.workers.providers.gcp.accounts import EMAIL, key_file
 
 HASTE: Mapping[str, str] = {
-    "GPULEASE_INVENTORY_INTERVAL": "10",
-    "GPULEASE_INVENTORY_FIRST_INTERVAL": "3",
-    "GPULEASE_WATCH_INTERVAL": "2",
+    **timing(inventory_interval=10, inventory_first_interval=3, watch_interval=2),
     "GPULEASE_PROVIDER_RATE_LIMITS": "false",
 }
 """The only settings that are not the defaults: the simulated clouds are fast and have no rate limits."""
@@ -65,7 +64,7 @@ class Installation:
         }
         given = documents.service_environment(service, self.passwords.variables(), places)
         credentials = {**SIMULATED_AWS, **SIMULATED_AZURE} if service in {"worker", "inventory"} else {}
-        return {**clean_environment(), **given, **HASTE, **credentials, **settings}
+        return layered(clean_environment(), given, HASTE, credentials, settings)
 
     def migrate(self, **settings: str) -> str:
         """What it prints. Raises TrialError when it fails."""

@@ -22,6 +22,7 @@ from app.local.leftovers import argv_of, end_leftovers, is_supervisor, processes
 from app.local.ports import free_port
 from app.local.supervision import Supervisor
 from app.local.waiting import wait_until
+from app.settings.timing import layered, timing
 from cloudsim.testing import NO_TLS
 from tests.databases import ROOT
 
@@ -32,22 +33,25 @@ _START = 5 * PATIENCE
 """Seconds for the start of the stack, beside other work on a small machine."""
 
 FAILPOINTS = "failpoints"
+CALL_TIMEOUT, CONNECT_TIMEOUT = 3.0, 1.0
 
 # Short where a test would only wait, and not shorter: what four stacks do without being asked takes CPU from the tests.
 # The protocol's own times stay as the profile has them.
 INTERVALS: Mapping[str, str] = {
-    "GPULEASE_INVENTORY_INTERVAL": "2",
-    "GPULEASE_INVENTORY_FIRST_INTERVAL": "1",
-    "GPULEASE_WATCH_INTERVAL": "0.6",
-    "GPULEASE_SWEEP_INTERVAL": "0.4",
-    "GPULEASE_SEQUENCER_INTERVAL": "0.3",
-    "GPULEASE_RECOUNT_INTERVAL": "5",
-    "GPULEASE_CALL_TIMEOUT": "3",
-    "GPULEASE_CONNECT_TIMEOUT": "1",
-    "GPULEASE_CLAIM_SECONDS": "8",
+    **timing(
+        inventory_interval=2,
+        inventory_first_interval=1,
+        watch_interval=0.6,
+        sweep_interval=0.4,
+        sequencer_interval=0.3,
+        recount_interval=5,
+        call_timeout=CALL_TIMEOUT,
+        connect_timeout=CONNECT_TIMEOUT,
+        claim_seconds=8,
+        launch_timeout=PATIENCE,
+        boot_timeout=PATIENCE,
+    ),
     # healthy VMs stay so while a slow machine starts everything anew
-    "GPULEASE_LAUNCH_TIMEOUT": str(PATIENCE),
-    "GPULEASE_BOOT_TIMEOUT": str(PATIENCE),
 }
 
 
@@ -166,7 +170,7 @@ def running(folder: Path, *arguments: str, settings: Mapping[str, str] = Mapping
         "GPULEASE_HOME": str(home.path),
         "GPULEASE_FAILPOINTS": str(failpoints),
     }
-    environment = {**os.environ, **INTERVALS, **own, **settings}
+    environment = layered(os.environ, INTERVALS, own, settings)
     said = folder / "said"
     argv = [sys.executable, "-m", "app.local", "--profile", "fast", "--gpu-agents", "0", *arguments]
     with said.open("w") as output:

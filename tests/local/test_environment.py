@@ -11,6 +11,8 @@ from app.local.options import parse
 from app.local.profiles import PROFILES
 from app.local.programs import cloud, services
 from app.settings import Settings, load_accounts
+from app.settings.settings import describe
+from app.settings.timing import TIMING, parse_times, timing
 from workers.providers.gcp.settings import GcpAccount
 
 
@@ -56,9 +58,16 @@ def test_workers_and_inventories_alone_call_clouds(tmp_path: Path) -> None:
 
 
 def test_what_the_user_sets_wins_over_the_profile(tmp_path: Path) -> None:
-    name = "GPULEASE_INVENTORY_INTERVAL"
-    assert environment(Home(tmp_path), "--profile", "fast")[name] == PROFILES["fast"][name]
-    assert environment(Home(tmp_path), "--profile", "fast", **{name: "7"})[name] == "7"
+    name = "GPULEASE_AGENT"
+    assert name not in environment(Home(tmp_path), "--profile", "fast")
+    assert environment(Home(tmp_path), "--profile", "fast", **{name: "off"})[name] == "off"
+
+
+def test_a_time_that_the_user_sets_wins_over_that_of_the_profile_and_the_others_stay(tmp_path: Path) -> None:
+    times = parse_times(PROFILES["fast"][TIMING])
+    assert environment(Home(tmp_path), "--profile", "fast")[TIMING] == PROFILES["fast"][TIMING]
+    changed = environment(Home(tmp_path), "--profile", "fast", **timing(inventory_interval=7))
+    assert parse_times(changed[TIMING]) == {**times, "inventory_interval": "7"}
 
 
 def test_the_accounts_file_is_one_the_program_reads(tmp_path: Path) -> None:
@@ -85,8 +94,7 @@ def test_the_simulated_projects_key_is_private_and_gets_its_tokens_from_the_simu
 
 @pytest.mark.parametrize("profile", PROFILES)
 def test_a_profile_sets_nothing_that_the_program_does_not_know(profile: str) -> None:
-    known = {f"GPULEASE_{field.upper()}" for field in Settings.model_fields}
-    assert PROFILES[profile].keys() <= known
+    assert PROFILES[profile].keys() <= {TIMING, *describe()}
 
 
 @pytest.mark.parametrize("profile", PROFILES)

@@ -22,26 +22,29 @@ from app.local.ports import LOOPBACK, free_port
 from app.local.profiles import FAST
 from app.local.waiting import wait_until
 from app.prerequisites import ensure_operator_key
+from app.settings.timing import layered, timing
 from cloudsim.testing import NO_TLS, Control
 from tests.databases import ROOT
 from tests.workers.providers.gcp.accounts import EMAIL, key_file, private_key
 
 PATIENCE = 120.0
 INTERVALS = {
-    "GPULEASE_INVENTORY_INTERVAL": "3",
-    "GPULEASE_INVENTORY_FIRST_INTERVAL": "2",
-    "GPULEASE_WATCH_INTERVAL": "1",
-    "GPULEASE_SWEEP_INTERVAL": "1",
+    **timing(
+        inventory_interval=3,
+        inventory_first_interval=2,
+        watch_interval=1,
+        sweep_interval=1,
+        call_timeout=15,
+        connect_timeout=5,
+        claim_seconds=40,
+        offerings_interval=20,
+        launch_timeout=120,
+        boot_timeout=120,
+        proof_seconds=3,
+    ),
     "GPULEASE_WORKER_THREADS": "4",
     "GPULEASE_API_POOL_SIZE": "2",
-    "GPULEASE_CALL_TIMEOUT": "15",
-    "GPULEASE_CONNECT_TIMEOUT": "5",
-    "GPULEASE_CLAIM_SECONDS": "40",
-    "GPULEASE_OFFERINGS_INTERVAL": "20",
-    "GPULEASE_LAUNCH_TIMEOUT": "120",
-    "GPULEASE_BOOT_TIMEOUT": "120",
     # no VM has an agent: its console is read three times within this
-    "GPULEASE_PROOF_SECONDS": "3",
 }
 PUBLIC_URL = "https://gpu.example.org"
 
@@ -142,9 +145,7 @@ def stack(sim: Control, folder: Path, database_url: str, broker_url: str, given:
     port = free_port()
     environment = {
         **{name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "AZURE_", "GOOGLE_"))},
-        **FAST,
-        **INTERVALS,
-        **given,
+        **layered(FAST, INTERVALS, given),
         "AWS_ACCESS_KEY_ID": "AKIASIMULATED0000001",
         "AWS_EC2_METADATA_DISABLED": "true",
         "AWS_CONFIG_FILE": "/dev/null",

@@ -11,7 +11,7 @@ from app.local.waiting import wait_until
 from bench.three_clouds import Installation, mixed
 from tests.e2e.cloud import Cloud
 from tests.e2e.people import Operator, Tenant
-from tests.e2e.stack import INTERVALS, PATIENCE, Stack
+from tests.e2e.stack import CALL_TIMEOUT, CONNECT_TIMEOUT, PATIENCE, Stack
 from tests.three_clouds.conftest import WORKERS
 
 ONE_A100 = {"gpu": {"model": "A100", "count": 1}, "ttl_seconds": 3600, "wait_seconds": 600}
@@ -34,7 +34,7 @@ def test_every_lease_ends_active_or_failed_for_a_true_reason_and_nothing_is_left
 
 
 def test_a_worker_ends_within_one_call_while_all_clouds_hang(stack: Stack, tenant: Tenant, cloud: Cloud) -> None:
-    longest = float(INTERVALS["GPULEASE_CALL_TIMEOUT"]) + float(INTERVALS["GPULEASE_CONNECT_TIMEOUT"])
+    longest = CALL_TIMEOUT + CONNECT_TIMEOUT
     with ExitStack() as faults, psycopg.connect(stack.credentials.database_url, autocommit=True) as database:
         for provider in ("aws", "gcp", "azure"):
             faults.enter_context(cloud.fault("*", "hang", provider=provider, times=None, delay_seconds=600))

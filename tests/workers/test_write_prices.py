@@ -9,6 +9,7 @@ import pytest
 
 from app.domain.offerings import Market
 from app.settings import StartupError, load_accounts, load_settings
+from app.settings.timing import timing
 from cloudsim.arm.facts import catalog as azure_facts
 from cloudsim.ec2.facts import catalog as aws_facts
 from cloudsim.gce.facts import catalog as gcp_facts
@@ -102,7 +103,7 @@ def config(sim: Control, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pat
     path.write_text(ACCOUNTS.format(url=sim.url, key_file=key_file(tmp_path, sim.url)), encoding="utf-8")
     for name, value in {
         "GPULEASE_CONFIG": str(path),
-        "GPULEASE_CALL_TIMEOUT": "60",
+        **timing(call_timeout=60),
         "AWS_ACCESS_KEY_ID": "AKIASIMULATED0000001",
         "AWS_SECRET_ACCESS_KEY": "simulated",
         "AZURE_CLIENT_SECRET": "simulated",

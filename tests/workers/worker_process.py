@@ -15,6 +15,7 @@ from uuid import UUID
 from sqlalchemy import text
 
 from app.local.waiting import wait_until
+from app.settings.timing import timing
 from tests.databases import ROOT
 from tests.workers.fleet import ACCOUNT, REGION, Fleet
 from tests.workers.forks import Fork, Forks
@@ -23,11 +24,7 @@ from workers.observation.inventory import take_inventory
 PATIENCE = 60.0
 SETTINGS: Mapping[str, str] = {
     # a claim that nobody frees is still held long after the test
-    "GPULEASE_CLAIM_SECONDS": "90",
-    "GPULEASE_CALL_TIMEOUT": "5",
-    "GPULEASE_CONNECT_TIMEOUT": "1",
-    "GPULEASE_SWEEP_INTERVAL": "0.2",
-    "GPULEASE_WATCH_INTERVAL": "0.3",
+    **timing(claim_seconds=90, call_timeout=5, connect_timeout=1, sweep_interval=0.2, watch_interval=0.3),
     "GPULEASE_WORKER_THREADS": "4",
     "GPULEASE_PROVIDER_RATE_LIMITS": "false",
     "GPULEASE_AGENT": "off",
