@@ -52,6 +52,10 @@ class Grounds:
     forgers: frozenset[str] = frozenset()
     """Tenants whose VMs send what is not true: what is judged by reports is not judged for them."""
     budgets_interval: float = _RARELY
+    stalled_until: dict[str, float] = field(default_factory=dict)
+    """Of each process that reconciles leases: the end of its last stall."""
+    longest_standstill: float = 0.0
+    """The longest time for which all of them stalled, in seconds: nobody looks at a lease then."""
 
 
 P = ParamSpec("P")
@@ -77,6 +81,8 @@ class Process:
         self.connect_timeout = grounds.settings.connect_timeout
         self._stall = (0.0, float("-inf"))
         self._actor: Actor | None = None
+        if role == LEASES:
+            grounds.stalled_until[name] = 0.0
         self._start(after=grounds.scheduler.random.uniform(0, 5))
 
     def _start(self, *, after: float) -> None:
@@ -108,8 +114,16 @@ class Process:
         scheduler = self._grounds.scheduler
         self._grounds.trace.tell(f"stalls for {seconds:.1f} s {where}")
         began = self.acting_since()
+        self._note_standstill(scheduler.now + seconds)
         scheduler.pause(seconds)
         self._stall = (began, scheduler.now)
+
+    def _note_standstill(self, until: float) -> None:
+        grounds = self._grounds
+        if self._name in grounds.stalled_until:
+            grounds.stalled_until[self._name] = until
+            together = min(grounds.stalled_until.values()) - grounds.scheduler.now
+            grounds.longest_standstill = max(grounds.longest_standstill, together)
 
     def acting_since(self) -> float:
         """Now, or the beginning of the stall that has only just ended."""

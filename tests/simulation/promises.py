@@ -91,7 +91,7 @@ _SPENT = (
 )
 """What capped leases had cost when their end began. How long their VMs then take to end is up to the clouds."""
 _STEP_SECONDS = 90.0
-"""The longest time for which no process comes to a lease that is due: several are killed or stall in a row."""
+"""The longest time for which no process comes to a lease that is due, while none of them stalls: several are killed in a row."""
 
 
 class Promises:
@@ -232,9 +232,10 @@ class Promises:
 
     def _check_caps(self) -> None:
         """No ended lease cost more than its cap plus one step interval at its rate. A restore may lose a cap or a price."""
+        late = Decimal(_STEP_SECONDS + self._grounds.longest_standstill)
         for row in self._rows(_SPENT) if not self._restore.happened else ():
             over = row.spent - row.max_cost
-            if over > row.rate * Decimal(_STEP_SECONDS) / SECONDS_PER_HOUR + _ROUNDING:
+            if over > row.rate * late / SECONDS_PER_HOUR + _ROUNDING:
                 raise Violation(f"{row.id} cost {row.spent:.6f} at {row.rate} an hour, its cap is {row.max_cost}")
 
 
