@@ -60,6 +60,14 @@ class WorkerMetrics:
         )
         for reason in ("claim_lost", "database", "bug"):
             self._failures.labels(reason)
+        self._skips = self._counter(
+            "gpulease_sequencer_skips_total",
+            (
+                "Passes of the sequencer that gave no numbers, because another transaction held the row of the "
+                "installation. Some are normal with several workers."
+            ),
+            [],
+        )
         self._jobs = self._histogram(
             "gpulease_job_seconds", "Duration of one run of a periodic job, including failed runs.", ["kind"], _WORK
         )
@@ -100,6 +108,10 @@ class WorkerMetrics:
     def step_failed(self, reason: str) -> None:
         """`reason` is claim_lost, database or bug."""
         self._failures.labels(reason).inc()
+
+    def sequencer_skipped(self) -> None:
+        """Records a pass of the sequencer that found the row of the installation locked."""
+        self._skips.inc()
 
     def job_done(self, kind: str, seconds: float) -> None:
         """Records the end of a job run, successful or not."""

@@ -12,6 +12,7 @@ from app.cli.texts import amount, error_text
 
 _SPEND: Columns = (("LEASES", "leases"), ("GPUS", "gpus"), ("USD/H", price("spend_per_hour")))
 _NUMBERS = frozenset({"LEASES", "GPUS", "USD/H", "FAILURES", "INTERRUPTIONS", "ORPHANS", "PROCESSES", "VIOLATIONS"})
+_LONG_WAIT = 60
 _PLACE: Columns = (
     ("PROVIDER", "provider"),
     ("REGION", "region"),
@@ -87,6 +88,7 @@ def _facts(document: Json) -> Iterable[tuple[str, object]]:
     yield "time to ready", ready_text(document)
     yield "capacity failures", at(document, "capacity_failures.total")
     yield "interruptions", at(document, "interruptions.total")
+    yield "events", "; ".join(event_texts(document)) or "Nothing waits"
     yield "invariants checked", since(at(document, "invariants.checked_at"))
 
 
@@ -98,6 +100,17 @@ def brake_texts(document: Json) -> Iterable[str]:
         yield printable(f"launches stopped by {stopped.get('by')} {since(stopped.get('since')) or ''}{note}")
     if hold:
         yield printable(f"on hold {since(hold.get('since')) or ''}: {hold.get('reason')}")
+
+
+def event_texts(document: Json) -> Iterable[str]:
+    """What waits for longer than a minute: events for their numbers, webhooks for a worker."""
+    for name, text in (
+        ("unnumbered_seconds", "the oldest has no number after"),
+        ("webhooks_seconds", "a webhook has waited for a worker for"),
+    ):
+        seconds = at(document, f"events.{name}") or 0
+        if seconds > _LONG_WAIT:
+            yield f"{text} {seconds:.0f} s"
 
 
 def ready_text(document: Json) -> str:

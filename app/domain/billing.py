@@ -27,8 +27,8 @@ def ran_until(
 ) -> datetime | None:
     """Until when a VM counts as running that `looked_at` found gone, where the provider gives no time of its end.
 
-    That is when it was last seen, or its tagged deadline where this passed since: nothing ends an on-demand VM before
-    it but a request of gpulease, and the dead-man switch ends the VM at it. The provider may take a spot VM at any time.
+    That is when it was last seen, or its tagged deadline where this passed since. The dead-man switch ends the VM then.
+    Only a request of gpulease ends an on-demand VM earlier. The provider may take a spot VM at any time.
     `deadline` None: it is unknown, or a restored database may have lost such a request. Returns None for a VM that was
     never seen.
     """

@@ -58,6 +58,8 @@ FAMILIES = (
     Family("gpulease_queue_age_seconds", "Seconds that the oldest lease in `queued` has waited for a worker or for capacity."),
     Family("gpulease_overdue_leases", "Due leases that no worker has claimed."),
     Family("gpulease_overdue_seconds", "Seconds that the oldest due lease has waited for a worker."),
+    Family("gpulease_unnumbered_event_seconds", "Seconds that the oldest event has waited for its number. Until then no reader, stream or webhook sees it."),
+    Family("gpulease_webhook_overdue_seconds", "Seconds that the webhook that waits longest has waited for a worker, slow receivers excepted."),
     Family("gpulease_releasing_age_seconds", "Seconds since the release request of the oldest lease in `releasing`."),
     Family("gpulease_leases", "Leases by state, without ended leases.", ("state",)),
     Family("gpulease_stuck_leases", "Leases that take too long, by kind as in GET /v1/ops/summary.", ("kind",)),
@@ -145,7 +147,7 @@ def _observation(rows: Any, places: list[tuple[str, str]]) -> dict[str, list[Sam
 
 def _leases(rows: Any) -> dict[str, list[Sample]]:
     states = {row.state: row for row in rows["leases"]}
-    [overdue], [drift] = rows["overdue"], rows["quota_drift"]
+    [overdue], [drift], [lag] = rows["overdue"], rows["quota_drift"], rows["event_lag"]
     queued, releasing = states.get("queued"), states.get("releasing")
     checks = [row for row in rows["invariants"] if row.age is not None]
     return {
@@ -155,6 +157,8 @@ def _leases(rows: Any) -> dict[str, list[Sample]]:
         "gpulease_queue_age_seconds": [((), queued.queued if queued else 0)],
         "gpulease_overdue_leases": [((), overdue.leases)],
         "gpulease_overdue_seconds": [((), overdue.age or 0)],
+        "gpulease_unnumbered_event_seconds": [((), lag.unnumbered_seconds)],
+        "gpulease_webhook_overdue_seconds": [((), lag.webhooks_seconds)],
         "gpulease_releasing_age_seconds": [((), releasing.releasing or 0 if releasing else 0)],
         "gpulease_leases": _filled(
             [(state,) for state in _LIVE_STATES], {(name,): row.leases for name, row in states.items()}

@@ -118,8 +118,12 @@ class OpsService:
             return (await connection.execute(account_checks.of_account(name))).one()
 
     async def stop_launches(self, principal: Principal, *, stopped: bool, note: str | None) -> Any:
-        """Sets or lifts the emergency stop of all launches. Returns a row of ops.BRAKES."""
+        """Sets or lifts the emergency stop of all launches. Returns a row of ops.BRAKES.
+
+        Raises DatabaseUnavailable after three seconds while another transaction holds the row of the installation.
+        """
         async with self._database.transaction(None) as connection:
+            await connection.execute(statements.SOON)
             before = (await connection.execute(statements.BRAKES)).one()
             value = _brake(principal, before.as_of, note) if stopped else None
             await connection.execute(statements.stop_launches(value))
@@ -147,6 +151,7 @@ class OpsService:
     async def resume(self, principal: Principal) -> Any:
         """Lifts the hold that a changed database has set. Returns a row of ops.BRAKES."""
         async with self._database.transaction(None) as connection:
+            await connection.execute(statements.SOON)
             before = (await connection.execute(statements.BRAKES)).one()
             if before.hold is None:
                 return before

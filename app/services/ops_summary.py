@@ -39,6 +39,7 @@ class Summary:
     stuck: tuple[Row, ...]
     heartbeats: tuple[Row, ...]
     invariants: tuple[Row, ...]
+    event_lag: Row
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +95,7 @@ def _summary(present: _Parts, past: _Parts) -> Summary:
         blocked_regions=_timed(now["blocked_regions"], "since", "until"),
         stuck=_timed(now["stuck"], "since"),
         heartbeats=now["heartbeats"],
+        event_lag=now["event_lag"][0],
         invariants=_timed(now["invariants"], "since", "checked_at"),
     )
 

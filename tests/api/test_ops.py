@@ -1,10 +1,14 @@
 """The operators' view and brakes."""
 
 import json
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
+import psycopg
 import pytest
 from psycopg.types.json import Jsonb
 from pydantic import BaseModel
@@ -245,6 +249,48 @@ async def test_the_emergency_stop_says_who_when_and_why(operator: Caller, fleet:
     allowed = await operator.put("/v1/ops/launches", json={"stopped": False})
     assert allowed.json()["launches_stopped"] is None
     assert fleet.run("SELECT count(*) AS n FROM audit WHERE action LIKE 'launches.%%'") == [{"n": 2}]
+
+
+@contextmanager
+def row_of_the_installation_held(fleet: Fleet) -> Iterator[None]:
+    """As by a person whose `psql` has begun a transaction."""
+    with psycopg.connect(fleet.url) as other:
+        other.execute("SELECT FROM installation FOR UPDATE")
+        yield
+
+
+async def test_a_brake_answers_soon_while_another_transaction_holds_its_row(operator: Caller, fleet: Fleet) -> None:
+    with row_of_the_installation_held(fleet):
+        began = time.monotonic()
+        stopped = await operator.put("/v1/ops/launches", json={"stopped": True})
+        assert time.monotonic() - began < 10
+        assert (stopped.status_code, stopped.json()["code"]) == (503, "database_unavailable")
+    assert (await operator.put("/v1/ops/launches", json={"stopped": True})).status_code == 200
+
+
+async def test_events_that_wait_are_in_the_summary(alice: Caller, operator: Caller, fleet: Fleet) -> None:
+    await make(alice)
+    fleet.run("UPDATE event SET at = now() - interval '5 minutes'")
+    waiting = (await operator.get("/v1/ops/summary")).json()["events"]
+    assert (300 <= waiting["unnumbered_seconds"] < 330, waiting["webhooks_seconds"]) == (True, 0)
+    for number in range(3):
+        fleet.run(
+            "INSERT INTO webhook (id, tenant_id, url, position, enabled, disabled_reason, slow, next_due)"
+            " SELECT %s, tenant_id, 'https://a.example', 0, %s, %s, %s, now() - interval '1 hour' FROM lease",
+            f"webhook_{number}",
+            number != 1,
+            "by_user" if number == 1 else None,
+            number == 2,
+        )
+    fleet.run("UPDATE webhook SET held_until = now() + interval '1 minute' WHERE id = 'webhook_0'")
+    fleet.number_events()
+    waiting = (await operator.get("/v1/ops/summary")).json()["events"]
+    assert waiting["unnumbered_seconds"] == 0
+    assert 300 <= waiting["webhooks_seconds"] < 330, "the oldest event without deliveries"
+    fleet.run("UPDATE webhook SET position = 1000")
+    assert (await operator.get("/v1/ops/summary")).json()["events"]["webhooks_seconds"] == 0
+    fleet.run("UPDATE webhook SET held_until = NULL")
+    assert 3600 <= (await operator.get("/v1/ops/summary")).json()["events"]["webhooks_seconds"] < 3630
 
 
 async def test_resuming_lifts_the_hold_once(operator: Caller, fleet: Fleet) -> None:

@@ -37,6 +37,7 @@ def a_summary(**changes: object) -> Json:
         ],
         "time_to_ready": {"leases": 30, "p50_seconds": 64.0, "p95_seconds": None},
         "invariants": {"checked_at": None, "broken": []},
+        "events": {"unnumbered_seconds": 0.0, "webhooks_seconds": 0.0},
         **changes,
     }
 

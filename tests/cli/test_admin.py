@@ -165,6 +165,12 @@ def test_a_tenant_sees_its_own_quotas(api: FakeApi, cli: Cli) -> None:
     assert _last(api, "GET", "/v1/quotas").key == TENANT_KEY
 
 
+def test_the_summary_says_that_events_wait(api: FakeApi, cli: Cli) -> None:
+    api.documents[SUMMARY] = a_summary(events={"unnumbered_seconds": 330.2, "webhooks_seconds": 61.0})
+    shown = " ".join(cli("ops", "summary").stdout.split())
+    assert "the oldest has no number after 330 s; a webhook has waited for a worker for 61 s" in shown
+
+
 def test_the_summary_has_a_table_for_each_part(api: FakeApi, cli: Cli) -> None:
     api.documents[SUMMARY] = a_summary(
         capacity_failures={"total": 3, "worst": [{**WHERE, "market": "spot", "failures": 3}]}
@@ -172,6 +178,7 @@ def test_the_summary_has_a_table_for_each_part(api: FakeApi, cli: Cli) -> None:
     shown = cli("ops", "summary").stdout
     for fact in (
         "No brakes active",
+        "Nothing waits",
         "634.36 USD/h",
         "Leases by state",
         "By provider",

@@ -155,6 +155,11 @@ SITUATIONS: Mapping[str, Break] = {
         " WHERE state = 'active'"
     ),
     "GpuleaseQueueStalled": _sql("UPDATE lease SET next_due = now() - interval '2 minutes' WHERE state = 'queued'"),
+    "GpuleaseEventsStalled": _sql("UPDATE event SET at = now() - interval '2 minutes' WHERE sequence IS NULL"),
+    "GpuleaseWebhooksStalled": _sql(
+        "INSERT INTO webhook (id, tenant_id, url, position, next_due) SELECT 'webhook_1', id, 'https://a.example', 0,"
+        " now() - interval '6 minutes' FROM tenant LIMIT 1 ON CONFLICT DO NOTHING"
+    ),
     "GpuleaseGhostLease": _sql("UPDATE attempt SET vm_state = 'gone', vm_state_at = now() - interval '4 minutes'"),
     "GpuleaseSettlingTooLong": _sql(
         "UPDATE attempt SET state = 'settling', billing_started_at = NULL, settling_since = now() - interval '31 minutes'"

@@ -7,13 +7,16 @@ from typing import Any, cast
 import httpx
 import pytest
 from prometheus_client import generate_latest
+from sqlalchemy import select
 
+from app.db.schema.tables import installation
 from app.observability.traces import Traces
 from app.settings import StartupError, load_settings
 from app.settings.accounts import account_from_json
 from cloudsim.testing import NO_TLS
 from tests.workers.fleet import ACCOUNT, REGION, Fleet
 from tests.workers.ports import METHODS
+from workers.jobs.housekeeping import number_events
 from workers.jobs.runner import JobSpec, PeriodicRunner, ensure_jobs
 from workers.metrics import WorkerMetrics, serve_metrics
 from workers.providers.errors import InsufficientCapacity, Unreachable
@@ -161,3 +164,18 @@ def test_a_host_without_a_free_port_is_said_so() -> None:
         pytest.raises(StartupError, match="no port from 65535 on is free"),
     ):
         serve_metrics(load_settings(metrics_port=65535), WorkerMetrics())
+
+
+def test_a_pass_of_the_sequencer_that_finds_its_row_locked_is_counted(fleet: Fleet) -> None:
+    """Nothing else would show it: the pass succeeds."""
+    fleet.create()
+    fleet.step()
+    skips = "gpulease_sequencer_skips_total"
+    value = fleet.runtime.metrics.registry.get_sample_value
+    assert value(skips) == 0
+    with fleet.runtime.database.begin() as other:
+        other.execute(select(installation).with_for_update())
+        assert number_events(fleet.runtime) == 0
+    assert value(skips) == 1
+    assert number_events(fleet.runtime) > 0
+    assert value(skips) == 1

@@ -26,6 +26,7 @@ def number_events(runtime: Runtime) -> int:
     with runtime.database.begin() as connection:
         base = connection.execute(*events.LOCK_COUNTER).scalar()
         if base is None:
+            runtime.metrics.sequencer_skipped()
             return 0
         count: int = connection.execute(*events.number_new(base, _BATCH)).rowcount
         connection.execute(*events.move_counter(count))

@@ -144,6 +144,7 @@ def _passing(found: Summary) -> dict[str, Any]:
             for row in found.heartbeats
         ],
         "invariants": _invariants(found.invariants),
+        "events": {name: _float(found.event_lag[name]) for name in ("unnumbered_seconds", "webhooks_seconds")},
     }
 
 
@@ -167,6 +168,7 @@ def _steady(found: Summary) -> dict[str, Any]:
         "hour": found.as_of.replace(minute=0, second=0, microsecond=0),
         "alive": alive,
         "broken": invariants["broken"],
+        "waiting": [int(age // _SIGN_OF_LIFE) for age in found.event_lag.values()],
         "checked": checked and int(checked.timestamp() // _CHECK_STEP),
     }
 

@@ -214,6 +214,17 @@ class Invariants(View):
     broken: list[BrokenInvariant]
 
 
+class EventLag(View):
+    """How long events wait. 0: nothing waits."""
+
+    unnumbered_seconds: Annotated[
+        float, Field(description="Of the oldest event without a number. Readers do not see it before it has one.")
+    ]
+    webhooks_seconds: Annotated[
+        float, Field(description="Of the webhook that waits longest for a worker, slow receivers excepted.")
+    ]
+
+
 class BlockedRegion(View):
     """A region of an account in which the provider refuses every launch at present."""
 
@@ -250,6 +261,7 @@ class OpsSummary(View):
     time_to_ready: TimeToReady
     processes: list[Processes]
     invariants: Invariants
+    events: EventLag
 
 
 class Adoption(View):

@@ -9,7 +9,8 @@ from sqlalchemy import exc
 from app.db.core.server_state import is_about_server
 
 _STATEMENT_TIMEOUT = "57014"
-_REPEATABLE = frozenset({"40001", "40P01", _STATEMENT_TIMEOUT})
+_LOCK_TIMEOUT = "55P03"
+_REPEATABLE = frozenset({"40001", "40P01", _STATEMENT_TIMEOUT, _LOCK_TIMEOUT})
 _SHUTDOWN = frozenset({"57P01", "57P02", "57P03"})
 _LOST = (asyncpg.InterfaceError, asyncpg.InternalClientError)
 """The driver's own errors. InternalClientError occurs when a dying server sends an unrequested message that the driver

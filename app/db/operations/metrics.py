@@ -10,7 +10,7 @@ from sqlalchemy import Executable, text
 
 from app.db.operations.invariants import NOTED
 from app.db.operations.invoices import UNLISTED
-from app.db.operations.ops import BRAKES, StuckAfter, stuck_counts
+from app.db.operations.ops import BRAKES, EVENT_LAG, StuckAfter, stuck_counts
 from app.db.tenancy.quotas import RECOUNT
 
 _LIVE = "NOT (l.state IN ('failed', 'released'))"
@@ -141,5 +141,6 @@ def statements(stuck_after: StuckAfter) -> Mapping[str, Executable]:
         "jobs": JOBS,
         "invariants": NOTED,
         "brakes": BRAKES,
+        "event_lag": EVENT_LAG,
         "invoices": UNLISTED,
     }

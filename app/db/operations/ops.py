@@ -22,6 +22,7 @@ from sqlalchemy import (
     not_,
     or_,
     select,
+    text,
     tuple_,
     union_all,
     update,
@@ -37,11 +38,13 @@ from app.db.schema.tables import (
     account_check,
     account_region,
     attempt,
+    event,
     gpu_latest,
     installation,
     lease,
     offering,
     orphan,
+    webhook,
 )
 from app.domain.leases import LIVE_ATTEMPT, TERMINAL, AttemptState, LeaseState, VmState
 from app.domain.lifecycle import LARGE_GPU_COUNT
@@ -53,6 +56,33 @@ OPEN = orphan.c.state.in_(["seen", "ending"])
 
 BRAKES = select(installation.c.id, installation.c.hold, installation.c.launches_stopped, func.now().label("as_of"))
 """The brakes that stop launches everywhere."""
+
+
+_UNNUMBERED = select(event.c.at).where(event.c.sequence.is_(None)).order_by(event.c.row_id).limit(1).scalar_subquery()
+_NEXT = (
+    select(event.c.at)
+    .where(event.c.tenant_id == webhook.c.tenant_id, event.c.sequence > webhook.c.position)
+    .order_by(event.c.sequence)
+    .limit(1)
+    .correlate(webhook)
+    .scalar_subquery()
+)
+_DUE = and_(~webhook.c.slow, or_(webhook.c.held_until.is_(None), webhook.c.held_until < func.now()))
+
+
+def _age(since: Any) -> Any:
+    return cast(func.greatest(func.extract("epoch", func.now() - since), 0), Float)
+
+
+EVENT_LAG = select(
+    func.coalesce(_age(_UNNUMBERED), 0.0).label("unnumbered_seconds"),
+    select(func.coalesce(func.max(_age(func.least(_NEXT, case((_DUE, webhook.c.next_due))))), 0.0))
+    .where(webhook.c.enabled)
+    .scalar_subquery()
+    .label("webhooks_seconds"),
+)
+"""Seconds that the oldest event waits for its number, and that the webhook that waits longest waits for a worker: to make
+deliveries of an event, or to send those that are due. A slow receiver's deliveries may wait. 0: nothing waits."""
 
 
 _NOT_QUEUED = attempt.c.vm_state.is_distinct_from(literal_column(f"'{VmState.QUEUED}'"))
@@ -247,6 +277,10 @@ text."""
 def cordon(name: str, value: dict[str, Any] | None) -> Update:
     """Cordons an account. `value`: {by, since, note}, or None to lift the cordon."""
     return update(account).where(account.c.name == name).values(cordoned=value)
+
+
+SOON = text("SET LOCAL lock_timeout = '3s'")
+"""First statement of a change of a brake: its answer comes soon, even where another transaction holds the row."""
 
 
 def stop_launches(value: dict[str, Any] | None) -> Update:

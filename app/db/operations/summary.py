@@ -11,7 +11,7 @@ from app.db.core.reads import Query
 from app.db.core.statements import AnySelect
 from app.db.leases.billing import cost, price_segments
 from app.db.operations.invariants import NOTED
-from app.db.operations.ops import BRAKES, LIVE, OPEN, StuckAfter, stuck
+from app.db.operations.ops import BRAKES, EVENT_LAG, LIVE, OPEN, StuckAfter, stuck
 from app.db.schema.tables import account_region, attempt, lease, orphan, tenant, worker_heartbeat
 from app.domain.error_kinds import ErrorKind
 from app.domain.leases import AttemptState
@@ -136,6 +136,7 @@ def present(stuck_after: StuckAfter, *, stuck_limit: int) -> Query:
             "stuck": stuck(stuck_after, limit=stuck_limit),
             "heartbeats": HEARTBEATS,
             "invariants": NOTED,
+            "event_lag": EVENT_LAG,
         },
         _LIVE_LEASES,
     )
