@@ -7,7 +7,7 @@ Emptying the tables takes 2 ms; TRUNCATE of twenty tables takes 50 ms and a copy
 import io
 import os
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -220,3 +220,20 @@ def migrate(database_url: str) -> None:
     config = Config(ROOT / "migrations" / "alembic.ini", stdout=io.StringIO())
     config.attributes["database_url"] = database_url
     command.upgrade(config, "head")
+
+
+@contextmanager
+def full_disk(databases: Databases, database_url: str) -> Iterator[Callable[[], object]]:
+    """PostgreSQL refuses each change of a lease, as with a full disk, from a call until the block ends."""
+    name = database_url.rpartition("/")[2]
+    with psycopg.connect(databases.owner_url.rpartition("/")[0] + f"/{name}", autocommit=True) as owner:
+        owner.execute(
+            "CREATE FUNCTION public.fill_disk() RETURNS trigger LANGUAGE plpgsql AS "
+            "$$ BEGIN RAISE EXCEPTION 'No space left on device' USING ERRCODE = '53100'; END $$"
+        )
+        try:
+            yield lambda: owner.execute(
+                "CREATE TRIGGER full_disk BEFORE UPDATE ON public.lease EXECUTE FUNCTION public.fill_disk()"
+            )
+        finally:
+            owner.execute("DROP FUNCTION public.fill_disk() CASCADE")

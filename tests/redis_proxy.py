@@ -2,6 +2,7 @@
 
 import socket
 import socketserver
+import struct
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -23,10 +24,15 @@ REPLIES: Mapping[str, str] = {
     "NOREPLICAS": "NOREPLICAS Not enough good replicas to write.",
     "CLIENTS": "ERR max number of clients reached",
     "ERR": "ERR unknown command",
+    "TRYAGAIN": "TRYAGAIN Multiple keys request during rehashing of slot",
+    "NOSCRIPT": "NOSCRIPT No matching script.",
 }
 """The error replies that Redis documents and a server may give to any client, by a short name."""
 ENDING = frozenset({"LOADING", "NOAUTH", "WRONGPASS", "CLIENTS"})
 """After these Redis or its client ends the connection."""
+GARBAGE, RESET, SILENCE = "garbage", "reset", "silence"
+BROKEN = frozenset({GARBAGE, RESET, SILENCE})
+"""Not an answer of Redis: bytes of another protocol, an end of the connection, or nothing until `relent`."""
 
 
 class Proxy:
@@ -41,16 +47,23 @@ class Proxy:
         self.seen: set[str] = set()
         self.refused = 0
         self._refusal: tuple[str | None, str] | None = None
+        self._relented = threading.Event()
         self._clients: set[socket.socket] = set()
 
     def refuse(self, reply: str, command: str | None = None) -> None:
-        """From here on this command (None: each one) is answered with this error, one of REPLIES."""
+        """From here on this command (None: each one) is answered with this error, one of REPLIES or of BROKEN."""
         self.refused = 0
+        self._relented.clear()
         self._refusal = (command, reply)
 
     def relent(self) -> None:
         """From here on Redis answers everything itself."""
         self._refusal = None
+        self._relented.set()
+
+    def wait_until_relented(self) -> None:
+        """Returns when nothing is refused."""
+        self._relented.wait()
 
     def drop(self) -> None:
         """Ends all connections; clients have to make new ones."""
@@ -94,6 +107,9 @@ class _Conversation:
         while True:
             command, raw = _command(self._asked)
             error = self._proxy.reply_to(command)
+            if error in BROKEN:
+                self._break(error)
+                error = None
             if command == "EXEC" and (error or self._spoiled):
                 self._pass_on(b"*1\r\n$7\r\nDISCARD\r\n")
                 error = error or "EXECABORT"
@@ -108,6 +124,18 @@ class _Conversation:
                 continue
             self._client.sendall(self._pass_on(raw))
             self._in_multi = command == "MULTI" or (self._in_multi and command not in ("EXEC", "DISCARD"))
+
+    def _break(self, how: str) -> None:
+        """Raises EOFError when the connection ends by this."""
+        if how == SILENCE:
+            self._proxy.wait_until_relented()
+            return
+        if how == GARBAGE:
+            self._client.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+        else:
+            self._client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self._client.close()
+        raise EOFError
 
     def _pass_on(self, raw: bytes) -> bytes:
         self._server.sendall(raw)

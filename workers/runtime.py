@@ -17,6 +17,7 @@ from workers.lifecycle.batch_keys import BatchKeys
 from workers.lifecycle.bulkheads import Bulkheads
 from workers.lifecycle.claim_renewer import Renewals
 from workers.lifecycle.ranked_offerings import RankedOfferings
+from workers.lifecycle.unreleased_claims import UnreleasedClaims
 from workers.metrics import WorkerMetrics
 from workers.observation.rowless_leftovers import RowlessLeftovers
 from workers.observation.unlabelled_vms import UnlabelledVms
@@ -58,6 +59,7 @@ class Runtime:
     metrics: WorkerMetrics = field(default_factory=WorkerMetrics)
     traces: Traces = field(default_factory=Traces)
     batch_keys: BatchKeys = field(default_factory=BatchKeys)
+    unreleased: UnreleasedClaims = field(default_factory=UnreleasedClaims)
     permits: Permits = field(default_factory=Permits)
     unlabelled: UnlabelledVms = field(default_factory=UnlabelledVms)
     rowless_leftovers: RowlessLeftovers = field(default_factory=RowlessLeftovers)

@@ -17,7 +17,7 @@ from app.local.waiting import wait_until
 from app.settings.broker import QUEUE, SOCKET_SECONDS
 from tests import redis_proxy
 from tests.cached_settings import read_settings
-from tests.redis_proxy import REPLIES, Proxy
+from tests.redis_proxy import GARBAGE, REPLIES, RESET, Proxy
 from tests.workers.fleet import Fleet
 from tests.workers.forks import Forks
 from tests.workers.virtual_time import RealTime, VirtualTime
@@ -100,7 +100,7 @@ def arrives(send: Send, recorder: Recorder) -> bool:
 
 def every_pair() -> list[tuple[str, str]]:
     """Each error reply at several commands, and each command with several replies."""
-    replies = cycle(REPLIES)
+    replies = cycle((*REPLIES, GARBAGE, RESET))
     return [(next(replies), command) for command in sorted(WORKER) for _ in range(2)]
 
 
@@ -122,7 +122,7 @@ def test_whatever_redis_answers_the_consumer_receives_hints_afterwards(
                 attempt(send)
                 return proxy.refused > THREADS
 
-            assert wait_until(refused, timeout=10, poll=0.05), (reply, command)
+            assert wait_until(refused, timeout=PATIENCE, poll=0.05), (reply, command)
             proxy.relent()
             assert arrives(send, recorder), (reply, command)
             assert thread.is_alive()

@@ -198,11 +198,11 @@ class Reconciler:
         self._runtime.database.run(statement)
 
     def _let_go(self, lease_id: LeaseId, claim_id: UUID, pause: timedelta) -> None:
-        """Releases the claim and makes the lease due after `pause`. If that fails, the claim expires by itself."""
+        """Releases the claim and makes the lease due after `pause`. If that fails, a later sweep releases the claim."""
         try:
             self._runtime.database.run(claims.postpone(lease_id, claim_id, pause))
         except DBAPIError:
-            log.warning("claim left to run out")
+            self._runtime.unreleased.add({lease_id: claim_id})
 
 
 _ABOUT = ("lease_id", "tenant_id", "request_id", "attempt_id")

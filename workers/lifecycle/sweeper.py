@@ -52,6 +52,7 @@ class Sweeper:
 
     def sweep(self) -> bool:
         """Takes due leases once, unless the process stops. True: there may be more."""
+        self._runtime.unreleased.release(self._runtime.database)
         room = self._take_room()
         if room == 0:
             return False

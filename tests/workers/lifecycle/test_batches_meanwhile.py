@@ -9,6 +9,7 @@ from sqlalchemy import func, update
 
 from app.db.schema.tables import attempt, launch_batch
 from app.domain.lifecycle import Look, Step, decide
+from tests.databases import Databases, full_disk
 from tests.workers.fleet import Fleet
 from tests.workers.late import LOST, Answer, Scripted, Stall
 from tests.workers.lifecycle.batch_steps import (
@@ -19,6 +20,7 @@ from tests.workers.lifecycle.batch_steps import (
     send_batch,
     states,
 )
+from workers.lifecycle.sweeper import Sweeper
 from workers.providers.aws.adapter import AwsProvider
 from workers.providers.errors import InsufficientCapacity, Throttled
 from workers.providers.types import BatchLaunched, Params
@@ -49,6 +51,30 @@ def test_a_kill_around_the_call_leaves_no_twin(make_fleet: Callable[..., Fleet],
     assert len(second.sim.instances()) == 5
     assert [len(second.attempts(lease_id)) for lease_id in leases] == [1] * 5
     assert second.orphans() == []
+
+
+def test_claims_of_a_batch_are_released_once_the_database_takes_writes_again(
+    make_fleet: Callable[..., Fleet], databases: Databases, database_url: str
+) -> None:
+    with full_disk(databases, database_url) as fill:
+
+        class FullDuringTheCall(AwsProvider):
+            def launch_batch(self, region: str, params: Params) -> BatchLaunched:
+                launched = super().launch_batch(region, params)
+                fill()
+                return launched
+
+        fleet = make_fleet(connect_account=FullDuringTheCall)
+        fleet.may_break_off = True
+        leases = planned_together(fleet, 5)
+        send_batch(fleet)
+        assert any(fleet.lease(lease_id).claim_id for lease_id in leases)
+    sweeper = Sweeper(fleet.runtime, fleet.reconciler)
+    sweeper.sweep()
+    sweeper.drain()
+    assert [fleet.lease(lease_id).claim_id for lease_id in leases] == [None] * 5
+    fleet.drive_all_to(leases, "active")
+    assert len(fleet.sim.instances()) == 5
 
 
 def killed(fleet: Fleet, leases: list[Any]) -> None:

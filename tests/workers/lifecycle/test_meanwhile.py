@@ -13,7 +13,9 @@ from app.domain.ids import LeaseId
 from app.domain.leases import LeaseState
 from app.domain.lifecycle import BeginRelease, Enter, Place, Requeue, Send, Step, decide
 from app.settings import AccountSettings, Settings
+from tests.databases import Databases, full_disk
 from tests.workers.fleet import Fleet
+from workers.lifecycle.sweeper import Sweeper
 from workers.providers.aws.adapter import AwsProvider
 from workers.providers.aws.settings import AwsAccount
 from workers.providers.types import Params, Vm
@@ -23,7 +25,7 @@ class During:
     """Runs `act` once: within the next create call, or between the decision for a step that `at` fits and that step."""
 
     def __init__(self) -> None:
-        self.act: Callable[[], None] | None = None
+        self.act: Callable[[], object] | None = None
         self.at: Callable[[Step | None], bool] = lambda step: step is None
 
     def happen(self, step: Step | None = None) -> None:
@@ -68,6 +70,24 @@ def take_claim(fleet: Fleet, lease_id: LeaseId) -> None:
     """What another worker does after this one has let its claim run out."""
     theirs = {"claim_id": uuid4(), "held_until": func.now() + timedelta(minutes=1)}
     fleet.runtime.database.run(update(lease).where(lease.c.id == lease_id).values(theirs))
+
+
+def test_a_claim_that_could_not_be_released_is_released_once_the_database_takes_writes_again(
+    fleet: Fleet, during: During, databases: Databases, database_url: str
+) -> None:
+    """Without that the lease waits until the claim runs out: the process lives, so nobody else may take it."""
+    fleet.may_break_off = True
+    lease_id = fleet.create()
+    with full_disk(databases, database_url) as fill:
+        during.act, during.at = fill, lambda step: isinstance(step, Place)
+        assert fleet.reconciler.run_hinted(lease_id)
+    assert fleet.lease(lease_id).claim_id is not None
+    sweeper = Sweeper(fleet.runtime, fleet.reconciler)
+    sweeper.sweep()
+    sweeper.drain()
+    assert fleet.lease(lease_id).claim_id is None
+    fleet.drive_to(lease_id, "active")
+    assert len(fleet.vms()) == 1
 
 
 def test_an_extension_is_stronger_than_an_expiry_that_was_already_decided(fleet: Fleet, during: During) -> None:

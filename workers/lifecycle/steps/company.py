@@ -138,13 +138,9 @@ def gather(ctx: StepContext) -> Gathered | None:
         return None
     try:
         with ctx.runtime.database.begin() as connection:
-            batch = _store_batch(connection, ctx, *known)
+            return _store_batch(connection, ctx, *known)
     except _NotStoredError:
         return None
-    if batch is None:
-        return None
-    ctx.runtime.database.run(batch_company.wake_left(ctx.lease.tenant_id, ctx.row.attempt_batch_key))
-    return batch
 
 
 def plan_alone(ctx: StepContext) -> Params:

@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 
-import structlog
 from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
@@ -19,8 +18,6 @@ from workers.lifecycle.steps.send import HELD_OFF, call_seconds, send, send_else
 from workers.lifecycle.steps.settle import settle
 from workers.providers.errors import ProviderError
 
-log = structlog.get_logger(__name__)
-
 _CALL_UNDER_WAY = timedelta(seconds=1)
 
 
@@ -33,7 +30,10 @@ def send_together(ctx: StepContext) -> Rest | None:
     gathered = gather(ctx) if is_first else None
     if gathered is None:
         return _send_alone(ctx)
-    _call(ctx, _first_send(gathered), checked_at)
+    sent = _first_send(gathered)
+    with _freed(ctx, sent):
+        ctx.runtime.database.run(batch_company.wake_left(ctx.lease.tenant_id, ctx.row.attempt_batch_key))
+        _call(ctx, sent, checked_at)
     return None
 
 
@@ -68,7 +68,8 @@ def _repeat(ctx: StepContext) -> Rest | None:
         return None
     if isinstance(again, Rest):
         return again
-    _call(ctx, again, checked_at)
+    with _freed(ctx, again):
+        _call(ctx, again, checked_at)
     return None
 
 
@@ -106,20 +107,19 @@ def _store_repeat(connection: Connection, ctx: StepContext) -> SentBatch | Rest 
 
 
 def _call(ctx: StepContext, sent: SentBatch, checked_at: float) -> None:
-    with _freed(ctx, sent):
-        try:
-            with window_of_claim(ctx, checked_at):
-                answer = ctx.provider.launch_batch(ctx.attempt.region, sent.params)
-        except ProviderError as error:
-            not_made(ctx, sent, error)
-        else:
-            record(ctx, sent, answer)
-        ctx.runtime.database.run(batches.forget_params([sent.batch_id]))
+    try:
+        with window_of_claim(ctx, checked_at):
+            answer = ctx.provider.launch_batch(ctx.attempt.region, sent.params)
+    except ProviderError as error:
+        not_made(ctx, sent, error)
+    else:
+        record(ctx, sent, answer)
+    ctx.runtime.database.run(batches.forget_params([sent.batch_id]))
 
 
 @contextmanager
 def _freed(ctx: StepContext, sent: SentBatch) -> Iterator[None]:
-    """Releases the claims of the company afterwards. If that fails, the claims expire by themselves."""
+    """Releases the claims of the company afterwards. If that fails, a later sweep releases them."""
     company = {slot.lease.id: slot.claim_id for slot in sent.held.values() if slot.lease.id != ctx.lease.id}
     try:
         yield
@@ -127,5 +127,5 @@ def _freed(ctx: StepContext, sent: SentBatch) -> Iterator[None]:
         try:
             ctx.runtime.database.run(batch_company.free(company))
         except DBAPIError:
-            log.warning("claims of a batch left to run out")
+            ctx.runtime.unreleased.add(company)
         ctx.runtime.nudge.set()
