@@ -60,6 +60,7 @@ class CoolOffPause:
 _BY_KIND: Mapping[ErrorKind, CoolOffReason] = MappingProxyType(
     {
         ErrorKind.INSUFFICIENT_CAPACITY: CoolOffReason.NO_CAPACITY,
+        ErrorKind.NETWORK_FULL: CoolOffReason.NO_CAPACITY,
         ErrorKind.PRICE_TOO_LOW: CoolOffReason.NO_CAPACITY,
         ErrorKind.PROVIDER_QUOTA_EXCEEDED: CoolOffReason.PROVIDER_QUOTA,
         ErrorKind.NOT_OFFERED: CoolOffReason.NOT_OFFERED,
@@ -76,9 +77,18 @@ _BY_END: Mapping[ReasonCode, CoolOffReason] = MappingProxyType(
 )
 
 
+REFUSAL_REASONS = frozenset({*_BY_KIND.values(), CoolOffReason.REFUSED})
+"""Values of `refusal_reason`."""
+
+
+def refusal_reason(kind: ErrorKind) -> CoolOffReason:
+    """The reason of a launch that ended with an error of this kind, in the words of offerings."""
+    return _BY_KIND.get(kind, CoolOffReason.REFUSED)
+
+
 def after_error(kind: ErrorKind, times: CoolOffSeconds) -> CoolOffPause:
     """For an offering whose launch ended with an error of this kind."""
-    reason = _BY_KIND.get(kind, CoolOffReason.REFUSED)
+    reason = refusal_reason(kind)
     seconds = {
         CoolOffReason.NO_CAPACITY: times.capacity,
         CoolOffReason.NOT_OFFERED: times.not_offered,

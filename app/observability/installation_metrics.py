@@ -5,6 +5,7 @@ compares the value therefore always has a series.
 """
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +15,8 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from app.db.fleet.jobs import DEADMAN
+from app.db.operations.launch_outcomes import SUCCEEDED
+from app.domain.cool_off import REFUSAL_REASONS, refusal_reason
 from app.domain.leases import TERMINAL, LeaseState
 from app.services.metrics import MetricsSnapshot
 
@@ -24,6 +27,7 @@ _CAUSES = ("copied_tags", "ended_lease", "lost_row", "other_attempt")
 _ACCOUNT_STATES = ("unchecked", "ok", "failing", "disabled", "draining")
 _STUCK = ("releasing", "settling", "provisioning", "booting", "deadline")
 _KINDS = ("worker", "inventory")
+_REFUSALS = tuple(sorted(REFUSAL_REASONS))
 _LIVE_STATES = tuple(str(state) for state in LeaseState if state not in TERMINAL)
 
 
@@ -68,15 +72,19 @@ FAMILIES = (
     Family("gpulease_spend_per_hour", "Billed rate of these VMs in USD per hour.", ("provider", *_PLACE, "market", "gpu_model")),
     Family("gpulease_offerings", "Offerings in the catalogue, including those in cool-off.", ("provider", *_PLACE)),
     Family("gpulease_offerings_cooling_off", "Offerings in cool-off, by reason.", ("provider", *_PLACE, "reason")),
+    Family("gpulease_recent_launches", "Launches of the last hour by outcome: `succeeded`, or the reason of the refusal as in `availability` of an offering.", ("provider", *_PLACE, "outcome")),
+    Family("gpulease_refused_launches", "Launches of the last hour since the last one that succeeded there, by the reason of the refusal.", ("provider", *_PLACE, "reason")),
     Family("gpulease_account_state", "1 for the current state of an account, 0 for the other states.", ("provider", "account", "state")),
     Family("gpulease_account_blocked", "1 while the provider refuses every launch of the account in the region.", ("provider", *_PLACE)),
     Family("gpulease_account_cordoned", "1 when an operator has cordoned the account.", ("provider", "account")),
+    Family("gpulease_account_failed_checks", "Failed checks of the last run of the account's checks.", ("provider", "account")),
     Family("gpulease_hold", "1 while the installation is on hold. On hold, gpulease launches, expires, ends and closes nothing."),
     Family("gpulease_launches_stopped", "1 while operators have stopped all launches."),
     Family("gpulease_processes", "Processes that reported within the last minute.", ("kind",)),
     Family("gpulease_process_heartbeat_age_seconds", "Seconds since the last report of a process of this kind; +Inf: never.", ("kind",)),
     Family("gpulease_deadman_heartbeat_age_seconds", "Seconds since the last report of `gpulease deadman`; +Inf: never; missing if no report exists and none is required."),
     Family("gpulease_job_last_ok_age_seconds", "Seconds since the last successful run of a periodic job. account and region are empty for jobs without them.", ("kind", *_PLACE)),
+    Family("gpulease_job_interval_seconds", "Seconds from the start of the job's last successful run to its next one, or its longest interval.", ("kind", *_PLACE)),
 )  # fmt: skip
 "In the order of the output."
 
@@ -115,6 +123,7 @@ def _samples(snapshot: MetricsSnapshot) -> dict[str, list[Sample]]:
         **_observation(rows, places),
         **_leases(rows),
         **_fleet(rows),
+        **_launches(rows),
         **_running(rows, needs_deadman=snapshot.needs_deadman),
     }
     return told
@@ -171,6 +180,7 @@ def _leases(rows: Any) -> dict[str, list[Sample]]:
 
 def _fleet(rows: Any) -> dict[str, list[Sample]]:
     vms = [((row.provider, row.account, row.region, row.market, row.gpu_model), row) for row in rows["vms"]]
+    failed = {row.account: row.failed for row in rows["checks"]}
     offerings: dict[tuple[str, ...], float] = {}
     for row in rows["offerings"]:
         key = (row.provider, row.account, row.region)
@@ -194,6 +204,28 @@ def _fleet(rows: Any) -> dict[str, list[Sample]]:
             ((row.provider, row.account, row.region), float(row.blocked)) for row in rows["places"]
         ],
         "gpulease_account_cordoned": [((row.provider, row.name), float(row.cordoned)) for row in rows["accounts"]],
+        "gpulease_account_failed_checks": [
+            ((row.provider, row.name), float(failed.get(row.name, 0))) for row in rows["accounts"]
+        ],
+    }
+
+
+def _launches(rows: Any) -> dict[str, list[Sample]]:
+    places = [(row.provider, row.account, row.region) for row in rows["places"]]
+    recent: Counter[tuple[str, ...]] = Counter()
+    refused: Counter[tuple[str, ...]] = Counter()
+    for row in rows["launches"]:
+        outcome = SUCCEEDED if row.outcome == SUCCEEDED else str(refusal_reason(row.outcome))
+        recent[row.provider, row.account, row.region, outcome] += row.launches
+        refused[row.provider, row.account, row.region, outcome] += row.in_a_row
+    return {
+        "gpulease_recent_launches": _filled(
+            [(*place, one) for place in places for one in (SUCCEEDED, *_REFUSALS)], recent
+        ),
+        "gpulease_refused_launches": _filled(
+            [(*place, one) for place in places for one in _REFUSALS],
+            {key: count for key, count in refused.items() if key[-1] != SUCCEEDED},
+        ),
     }
 
 
@@ -208,6 +240,9 @@ def _running(rows: Any, *, needs_deadman: bool) -> dict[str, list[Sample]]:
         "gpulease_process_heartbeat_age_seconds": [((kind,), ages[kind]) for kind in _KINDS],
         "gpulease_deadman_heartbeat_age_seconds": [((), ages[DEADMAN])] if needs_deadman or DEADMAN in beats else [],
         "gpulease_job_last_ok_age_seconds": [((row.kind, row.account, row.region), row.age) for row in rows["jobs"]],
+        "gpulease_job_interval_seconds": [
+            ((row.kind, row.account, row.region), row.interval) for row in rows["jobs"] if row.interval is not None
+        ],
     }
 
 

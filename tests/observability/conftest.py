@@ -14,7 +14,9 @@ from tests.observability.world import World
 
 @pytest.fixture
 async def app(database_url: str, broker_url: str) -> AsyncIterator[FastAPI]:
-    async with serving(load_settings(database_url=database_url, broker_url=broker_url)) as running:
+    async with serving(
+        load_settings(database_url=database_url, broker_url=broker_url, catalogue_cache_seconds=0)
+    ) as running:
         yield running
 
 

@@ -2,11 +2,14 @@
 
 import json
 import math
+from collections import Counter
 
+import pytest
 from fastapi import FastAPI
 
 from app.db.operations.metrics import statements
 from app.db.operations.ops import StuckAfter
+from app.domain.cool_off import CoolOffReason
 from app.services.metrics import MetricsService
 from app.settings import load_settings
 from tests.api.conftest import Caller, serving
@@ -123,3 +126,80 @@ async def test_without_a_database_the_process_still_tells_what_it_counted(broker
     assert "gpulease_database_up 0.0" in lines
     assert any(line.startswith("process_resident_memory_bytes") for line in lines)
     assert not any(line.startswith("gpulease_leases") for line in lines)
+
+
+SILENT = """UPDATE account_region SET last_error = jsonb_build_object('class', 'OutcomeUnknown', 'code', 'Timeout',
+    'message', 'no answer', 'since', now() - make_interval(secs => %s))"""
+COOLING = "UPDATE offering SET cool_until = now() + interval '1 minute', cool_reason = %s WHERE market = 'spot'"
+
+
+async def cooling_off(world: World) -> tuple[Counter[str], Counter[str]]:
+    """Offerings in cool-off by reason, as the API's list shows them and as the metric counts them."""
+    page = (await world.tenant.get("/v1/offerings")).json()
+    assert len(page["items"]) == 5
+    shown = [one["availability"] for one in page["items"]]
+    samples = evaluate("gpulease_offerings_cooling_off", await world.scrape()).items()
+    return (
+        Counter(one["reason"] for one in shown if one["status"] == "cooling_off"),
+        Counter({dict(labels)["reason"]: int(number) for labels, number in samples}),
+    )
+
+
+@pytest.mark.parametrize("reason", CoolOffReason)
+async def test_a_cool_off_is_counted_as_the_api_shows_it(world: World, reason: str) -> None:
+    world.run(COOLING, reason)
+    assert await cooling_off(world) == (Counter({reason: 1}), Counter({reason: 1}))
+
+
+@pytest.mark.parametrize(("seconds", "silent"), [("29", False), ("31", True)])
+async def test_a_silent_region_is_counted_as_the_api_shows_it(world: World, seconds: str, silent: bool) -> None:
+    """Also where an offering has a shorter cool-off of its own."""
+    world.run(
+        "UPDATE offering SET cool_until = now() + interval '10 seconds', cool_reason = 'refused' WHERE market = 'spot'"
+    )
+    world.run(SILENT, seconds)
+    expected = Counter({"provider_error": 5} if silent else {"refused": 1})
+    assert await cooling_off(world) == (expected, expected)
+
+
+async def test_the_offerings_of_a_region_that_left_are_neither_shown_nor_counted(world: World) -> None:
+    world.run(COOLING, "refused")
+    world.run("UPDATE account SET config = %s", json.dumps({"regions": ["eu-west-1"]}))
+    assert (await world.tenant.get("/v1/offerings")).json()["items"] == []
+    scraped = await world.scrape()
+    assert not evaluate("gpulease_offerings", scraped)
+    assert not evaluate("gpulease_offerings_cooling_off", scraped)
+
+
+async def test_refusals_in_a_row_end_with_a_launch_that_succeeds(world: World) -> None:
+    """What is tried counts, in the words of offerings: each class of an error is one of them."""
+    where = '{account="main",region="us-east-1",reason="%s"}'
+    for kind in ("InvalidSpec", "NotPermitted", "InsufficientCapacity", "NetworkFull", "Unreachable"):
+        world.refused(kind)
+    found = await world.scrape()
+    for reason, count in (("refused", 2), ("no_capacity", 2), ("provider_error", 1), ("provider_quota", 0)):
+        assert value(found, "gpulease_refused_launches" + where % reason) == count
+        assert value(found, f'gpulease_recent_launches{{outcome="{reason}"}}') == count
+    assert value(found, 'gpulease_recent_launches{outcome="succeeded"}') == 0
+    world.run("UPDATE attempt SET known_at = now() WHERE state = 'known'")
+    found = await world.scrape()
+    assert value(found, 'gpulease_recent_launches{outcome="succeeded"}') == 1
+    assert value(found, 'gpulease_recent_launches{outcome="refused"}') == 2
+    assert value(found, "sum(gpulease_refused_launches)") == 0
+
+
+async def test_old_launches_and_those_that_were_never_sent_are_not_tried(world: World) -> None:
+    world.refused("InvalidSpec", times=2)
+    world.run("UPDATE attempt SET ended_at = now() - interval '61 minutes' WHERE n = 1 AND state = 'refused'")
+    world.run("UPDATE attempt SET state = 'dead', error = NULL WHERE n = 2")
+    assert value(await world.scrape(), "sum(gpulease_recent_launches)") == 0
+    world.run("UPDATE attempt SET first_sent_at = now() WHERE n = 2")
+    assert value(await world.scrape(), 'gpulease_refused_launches{reason="provider_error"}') == 1
+
+
+async def test_a_job_is_compared_with_its_own_interval(world: World) -> None:
+    late = "max by (kind) (gpulease_job_last_ok_age_seconds) / max by (kind) (gpulease_job_interval_seconds) > 3"
+    world.run("UPDATE periodic_job SET last_ok_at = now() - interval '50 seconds', interval_seconds = 15")
+    assert len(evaluate(late, await world.scrape())) == 1
+    world.run("UPDATE periodic_job SET interval_seconds = 20")
+    assert not evaluate(late, await world.scrape())

@@ -6,6 +6,7 @@ from typing import LiteralString
 import psycopg
 from fastapi import FastAPI
 from prometheus_client import generate_latest
+from psycopg.types.json import Jsonb
 
 from app.db.operations.invariants import CHECKS
 from app.services.metrics import MetricsSnapshot
@@ -40,7 +41,8 @@ class World:
         fleet.run("UPDATE account SET created_at = now() - interval '1 day'")
         fleet.run("INSERT INTO worker_heartbeat (name, kind) VALUES ('w', 'worker'), ('i', 'inventory')")
         fleet.run(
-            "INSERT INTO periodic_job (name, kind, account, region, last_ok_at) VALUES ('o', 'offerings', 'main', 'us-east-1', now())"
+            "INSERT INTO periodic_job (name, kind, account, region, last_ok_at, interval_seconds)"
+            " VALUES ('o', 'offerings', 'main', 'us-east-1', now(), 3600)"
         )
         for check in CHECKS:
             fleet.run("INSERT INTO invariant (name, violations, examples) VALUES (%s, 0, '[]')", check.name)
@@ -88,6 +90,15 @@ class World:
         self.fleet.finish(self.active)
         self.run("UPDATE attempt SET ended_at = now() - interval '4 minutes' WHERE lease_id = %s", self.active)
         self.orphan("ended_lease", lease_id=self.active)
+
+    def refused(self, kind: str, *, times: int = 1) -> None:
+        """So many launches of the queued lease, the newest ones there."""
+        for _ in range(times):
+            [row] = self.fleet.run("SELECT attempts_count AS n, now() FROM lease WHERE id = %s", self.queued)
+            error = Jsonb({"class": kind, "code": "Code", "message": "no"})
+            ended = {"state": "refused", "ended_at": row["now"], "clean": True}
+            nothing = {"instance_id": None, "vm_state": None}
+            self.fleet.attempt(self.queued, row["n"] + 1, error=error, **ended, **nothing)
 
     def requests(self, status: int, count: int) -> None:
         for _ in range(count):
@@ -175,7 +186,6 @@ SITUATIONS: Mapping[str, Break] = {
     ),
     "GpuleaseQuotaDrift": World.drifted,
     "GpuleaseInvariantBroken": _sql("UPDATE invariant SET violations = 1, since = now()"),
-    "GpuleaseInvariantsUnchecked": _sql("UPDATE invariant SET checked_at = now() - interval '31 minutes'"),
     "GpuleaseOnHold": _sql("""UPDATE installation SET hold = '{"reason": "another timeline"}'"""),
     "GpuleaseLaunchesStopped": _sql("""UPDATE installation SET launches_stopped = '{"by": "key_1"}'"""),
     "GpuleaseAccountSetAside": _sql("UPDATE account SET state = 'failing'"),
@@ -192,10 +202,12 @@ SITUATIONS: Mapping[str, Break] = {
     "GpuleaseHintsDropped": World.dropped_hints,
     "GpuleaseStepsFail": World.buggy,
     "GpuleaseCloudCallsFail": World.failing_calls,
-    "GpuleaseOfferingsCoolOff": _sql(
-        "UPDATE offering SET cool_until = now() + interval '1 minute', cool_reason = 'no_capacity'"
+    "GpuleaseNoCapacity": lambda world: world.refused("ProviderQuotaExceeded"),
+    "GpuleaseLaunchesRefused": lambda world: world.refused("InvalidSpec", times=3),
+    "GpuleaseAccountChecksFail": _sql(
+        "INSERT INTO account_check (account, checked_at, failed) VALUES ('main', now(), 4) ON CONFLICT DO NOTHING"
     ),
     "GpuleaseSlowToReady": World.slow,
-    "GpuleaseCatalogueStale": _sql("UPDATE periodic_job SET last_ok_at = now() - interval '4 hours'"),
+    "GpuleaseJobLate": _sql("UPDATE periodic_job SET last_ok_at = now() - interval '4 hours'"),
 }
 """In an order in which none hides the next."""

@@ -58,6 +58,11 @@ class JobSpec:
     rest: float = 0.0
     idle: float | None = None
 
+    @property
+    def longest(self) -> float:
+        """The longest of its intervals, in seconds."""
+        return max(self.interval(_FIRST_CYCLES + 1), self.idle or 0.0)
+
 
 class PeriodicRunner:
     """Threads that take due jobs of some kinds, each one at a time, until the process stops.
@@ -234,9 +239,7 @@ def ensure_jobs(runtime: Runtime, kinds: Mapping[str, JobSpec]) -> Sequence[tupl
     return places
 
 
-def _rows(
-    runtime: Runtime, kind: JobSpec, places: Iterable[tuple[str, str]]
-) -> Iterator[tuple[str, dict[str, str | None]]]:
+def _rows(runtime: Runtime, kind: JobSpec, places: Iterable[tuple[str, str]]) -> Iterator[tuple[str, dict[str, Any]]]:
     """A kind's jobs by name: those of an account that lists all regions at once are one and the same."""
     wanted: Iterable[tuple[str | None, str | None]] = [(None, None)]
     if kind.per_account:
@@ -245,7 +248,8 @@ def _rows(
         wanted = ((account, _region(runtime, kind, account, region)) for account, region in places)
     for account, region in wanted:
         name = "/".join(part for part in (kind.name, account, region) if part is not None)
-        yield name, {"name": name, "kind": kind.name, "account": account, "region": region}
+        about = {"account": account, "region": region, "interval_seconds": kind.longest}
+        yield name, {"name": name, "kind": kind.name, **about}
 
 
 def _region(runtime: Runtime, kind: JobSpec, account: str, region: str) -> str | None:

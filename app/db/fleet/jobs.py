@@ -39,18 +39,19 @@ DEADMAN = "deadman"
 """Name and kind of the heartbeat of `gpulease deadman`, which is no process of this installation."""
 
 
-_COLUMNS = ("name", "kind", "account", "region")
+_COLUMNS = ("name", "kind", "account", "region", "interval_seconds")
 _ENSURE = text(
     """
-    INSERT INTO periodic_job (name, kind, account, region)
-    SELECT * FROM unnest(CAST(:name AS text[]), CAST(:kind AS text[]), CAST(:account AS text[]), CAST(:region AS text[]))
+    INSERT INTO periodic_job (name, kind, account, region, interval_seconds)
+    SELECT * FROM unnest(CAST(:name AS text[]), CAST(:kind AS text[]), CAST(:account AS text[]), CAST(:region AS text[]),
+        CAST(:interval_seconds AS float8[]))
     ON CONFLICT DO NOTHING
     """
 )
 
 
 def ensure(rows: Iterable[Mapping[str, Any]]) -> Bound[TextClause]:
-    """Inserts the rows (name, kind, account, region) that are missing."""
+    """Inserts the rows (name, kind, account, region, interval_seconds) that are missing."""
     given = list(rows)
     return Bound(_ENSURE, {column: [row[column] for row in given] for column in _COLUMNS})
 
@@ -169,7 +170,9 @@ _DONE = (
         last_error=bindparam("error", type_=Text),
     )
 )
-_SUCCEEDED = _DONE.values(last_ok_at=func.now())
+_SUCCEEDED = _DONE.values(
+    last_ok_at=func.now(), interval_seconds=func.extract("epoch", bindparam("again_in", type_=Interval))
+)
 
 
 _HURRY = text(

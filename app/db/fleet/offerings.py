@@ -14,7 +14,6 @@ from sqlalchemy import (
     and_,
     bindparam,
     case,
-    cast,
     column,
     delete,
     func,
@@ -22,15 +21,14 @@ from sqlalchemy import (
     not_,
     or_,
     select,
-    true,
     update,
 )
 from sqlalchemy.dialects.postgresql import Insert, insert
 
-from app.db.core.column_types import Time
 from app.db.core.prepared import Bound
 from app.db.core.recordset import ROWS, recordset
 from app.db.core.statements import AnySelect
+from app.db.fleet.cool_offs import cool_off, in_region, is_configured
 from app.db.schema.tables import account, account_region, offering, part_price
 from app.domain.offerings import (
     CoolOff,
@@ -47,7 +45,6 @@ from app.domain.offerings import (
 )
 from app.domain.vm_parts import PartsFacts
 
-_SILENCE = timedelta(seconds=30)
 _FORGET_UNOFFERED = timedelta(days=2)
 TYPE_COLUMNS = (
     "gpu_model",
@@ -158,18 +155,15 @@ def forget_unoffered(name: str, region: str) -> Delete:
 def with_account(table: Table) -> AnySelect:
     """The rows of `table`, which has columns `account` and `region`, with the state of their account and region.
 
-    Rows of a region that left its account's configuration are excluded. Such a region is only observed, while a VM
-    exists there. `silent_until`: set when the region has not answered for half a minute. Observation continues to query
-    such a region, but placement treats it as in cool-off.
+    Rows of a region that left its account's configuration are excluded. `cooling_until`, `cooling_reason` and `cooling_code`: of the
+    cool-off, which the region's silence may be.
     """
-    since = cast(account_region.c.last_error["since"].astext, Time)
     disk, any_disk, address = (part_price.alias(name) for name in ("disk", "any_disk", "address"))
     query = select(
         table,
         func.coalesce(disk.c.price, any_disk.c.price).label("disk_price_per_gib_month"),
         address.c.price.label("address_price_per_hour"),
-        case((since < func.now() - _SILENCE, func.now() + _SILENCE)).label("silent_until"),
-        account_region.c.last_error.label("region_error"),
+        *(value.label(f"cooling_{name}") for name, value in cool_off(table).items()),
         case((account_region.c.blocked_until > func.now(), account_region.c.blocked_by)).label("blocked_by"),
         account.c.state.label("account_state"),
         account.c.cordoned.label("account_cordoned"),
@@ -178,16 +172,12 @@ def with_account(table: Table) -> AnySelect:
         *(account.c.vm_parts, account_region.c.image_gib),
     ).select_from(
         table.join(account, account.c.name == table.c.account)
-        .outerjoin(
-            account_region,
-            and_(account_region.c.account == table.c.account, account_region.c.region == table.c.region),
-        )
+        .outerjoin(account_region, in_region(table))
         .outerjoin(disk, _part(disk, "disk", table, table.c.instance_type))
         .outerjoin(any_disk, _part(any_disk, "disk", table, literal(EVERY_TYPE)))
         .outerjoin(address, _part(address, "address", table, literal(EVERY_TYPE)))
     )
-    configured = func.jsonb_exists(account.c.config["regions"], table.c.region)
-    return query.where(func.coalesce(configured, true()))
+    return query.where(is_configured(table))
 
 
 def _part(prices: Any, part: str, table: Table, instance_type: ColumnElement[str]) -> ColumnElement[bool]:
@@ -283,12 +273,9 @@ def type_from_row(row: Any) -> InstanceType:
 
 
 def _cool_off(row: Any) -> CoolOff | None:
-    if row.silent_until is not None and (row.cool_until is None or row.cool_until < row.silent_until):
-        error = row.region_error
-        return CoolOff(until=row.silent_until, reason="provider_error", code=error["code"], count=row.cool_count)
-    if row.cool_until is None:
+    if row.cooling_until is None:
         return None
-    return CoolOff(until=row.cool_until, reason=row.cool_reason, code=row.cool_code, count=row.cool_count)
+    return CoolOff(until=row.cooling_until, reason=row.cooling_reason, code=row.cooling_code, count=row.cool_count)
 
 
 def _account_problem(row: Any) -> str | None:

@@ -8,8 +8,10 @@ from collections.abc import Mapping
 
 from sqlalchemy import Executable, text
 
+from app.db.fleet.cool_offs import counted_offerings
 from app.db.operations.invariants import NOTED
 from app.db.operations.invoices import UNLISTED
+from app.db.operations.launch_outcomes import LAUNCHES
 from app.db.operations.ops import BRAKES, EVENT_LAG, StuckAfter, stuck_counts
 from app.db.tenancy.quotas import RECOUNT
 
@@ -95,14 +97,7 @@ SETTLING = text(
 
 QUOTA_DRIFT = text(f"SELECT count(*) AS rows FROM ({RECOUNT.text}) d")
 
-OFFERINGS = text(
-    """
-    SELECT provider, account, region, CASE WHEN cool_until > now() THEN coalesce(cool_reason, 'unknown') END AS cooling,
-           count(*) AS offerings
-    FROM offering GROUP BY 1, 2, 3, 4
-    """
-)
-"""Offerings by location. `cooling`: the reason of their cool-off, NULL when they have none."""
+OFFERINGS = counted_offerings()
 
 PROCESSES = text(
     f"""
@@ -115,12 +110,15 @@ PROCESSES = text(
 
 JOBS = text(
     f"""
-    SELECT j.kind, coalesce(j.account, '') AS account, coalesce(j.region, '') AS region,
-           {_AGE.format("coalesce(j.last_ok_at, i.created_at)")} AS age
-    FROM periodic_job j, installation i
+    SELECT kind, coalesce(account, '') AS account, coalesce(region, '') AS region, interval_seconds AS interval,
+           {_AGE.format("coalesce(last_ok_at, created_at)")} AS age
+    FROM periodic_job
     """
 )
-"""Periodic jobs, with the seconds since each last succeeded, or since the installation was created."""
+"""Periodic jobs, with the seconds since each last succeeded, or since it exists. `interval` NULL: an earlier version made it."""
+
+CHECKS = text("SELECT account, coalesce(failed, 0) AS failed FROM account_check")
+"""Failed checks of each account."""
 
 
 def statements(stuck_after: StuckAfter) -> Mapping[str, Executable]:
@@ -139,6 +137,8 @@ def statements(stuck_after: StuckAfter) -> Mapping[str, Executable]:
         "offerings": OFFERINGS,
         "processes": PROCESSES,
         "jobs": JOBS,
+        "launches": LAUNCHES,
+        "checks": CHECKS,
         "invariants": NOTED,
         "brakes": BRAKES,
         "event_lag": EVENT_LAG,

@@ -5,6 +5,7 @@ from sqlalchemy import (
     Boolean,
     CheckConstraint,
     Column,
+    Double,
     ForeignKey,
     Index,
     Integer,
@@ -223,6 +224,10 @@ periodic_job = Table(
     Column("last_started_at", Time),
     Column("last_ok_at", Time),
     Column("last_error", Text),
+    Column(
+        "interval_seconds", Double, comment="from the start of a run to the next one; NULL: made by an earlier version"
+    ),
+    Column("created_at", Time, nullable=False, server_default=_NOW),
     Index("ix_periodic_job_kind_next_due", "kind", "next_due"),
 )
 

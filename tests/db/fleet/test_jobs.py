@@ -10,7 +10,11 @@ from tests.db.store import Store, ago, ahead, together
 
 
 def ensure(store: Store, *names: str, kind: str = "watch") -> None:
-    store.run(jobs.ensure([{"name": name, "kind": kind, "account": "main", "region": name} for name in names]))
+    store.run(
+        jobs.ensure(
+            [{"name": name, "kind": kind, "account": "main", "region": name, "interval_seconds": 60} for name in names]
+        )
+    )
 
 
 def claim(store: Store, hold: float = 60, kind: str = "watch") -> Any:
@@ -100,6 +104,16 @@ def test_a_run_longer_than_its_period_is_due_again_at_once(store: Store) -> None
     assert (job(store, "a").last_error, job(store, "a").last_ok_at) == ("it took too long", None)
 
 
+def test_a_job_that_succeeds_tells_its_interval_and_one_that_fails_keeps_it(store: Store) -> None:
+    ensure(store, "a")
+    assert job(store, "a").interval_seconds == 60
+    store.run(jobs.done("a", claim(store).claim_id, again_in=300, error=None))
+    store.run(update(periodic_job).values(next_due=ago("1 second")))
+    store.run(jobs.done("a", claim(store).claim_id, again_in=5, error="no"))
+    ensure(store, "a")
+    assert job(store, "a").interval_seconds == 300
+
+
 def test_a_job_can_be_hurried(store: Store) -> None:
     ensure(store, "a", "b")
     store.run(update(periodic_job).values(next_due=ahead("1 hour")))
@@ -108,7 +122,8 @@ def test_a_job_can_be_hurried(store: Store) -> None:
 
 
 def test_a_job_of_all_regions_is_hurried_for_any_of_them(store: Store) -> None:
-    whole = [{"name": name, "kind": "inventory", "account": name, "region": None} for name in ("main", "other")]
+    about = {"kind": "inventory", "region": None, "interval_seconds": 60}
+    whole = [{"name": name, "account": name, **about} for name in ("main", "other")]
     store.run(jobs.ensure(whole))
     store.run(update(periodic_job).values(next_due=ahead("1 hour")))
     store.run(jobs.hurry("inventory", [("main", "a"), ("main", "b")]))

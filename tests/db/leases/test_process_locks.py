@@ -54,7 +54,7 @@ def by_sweep(store: Store, number: int | None) -> None:
 
 
 def a_job(store: Store, number: int | None) -> None:
-    store.run(jobs.ensure([{"name": "a", "kind": "watch", "account": "main", "region": "a"}]))
+    store.run(jobs.ensure([{"name": "a", "kind": "watch", "account": "main", "region": "a", "interval_seconds": 60}]))
     assert [row.name for row in store.all(jobs.claim_due(frozenset({"watch"}), 60, number))] == ["a"]
 
 

@@ -75,7 +75,14 @@ def test_no_claim_is_freed_on_another_cluster(store: Store, change: str) -> None
 def test_a_loaded_lease_and_a_claimed_job_tell_whether_the_cluster_is_known(store: Store, change: str) -> None:
     lease_id, claim_id = store.lease(), uuid4()
     store.first(claims.claim(lease_id, claim_id, 60))
-    store.run(jobs.ensure([{"name": name, "kind": "watch", "account": "main", "region": name} for name in "ab"]))
+    store.run(
+        jobs.ensure(
+            [
+                {"name": name, "kind": "watch", "account": "main", "region": name, "interval_seconds": 60}
+                for name in "ab"
+            ]
+        )
+    )
 
     def told() -> list[bool]:
         job = store.first(jobs.claim_due(frozenset({"watch"}), 60))
