@@ -16,6 +16,10 @@ export const EMPTY = {
   more: false,
   "gpu/memory_gib": "",
   "gpu/interconnect": "",
+  "gpu/vendor": "",
+  min_vcpus: "",
+  min_memory_gib: "",
+  min_local_disk_gib: "",
   instance_types: "",
   market: "on_demand",
   providers: [],
@@ -57,6 +61,9 @@ export function bodyOf(values) {
     name: orNone(values.name.trim()),
     gpu: types.length ? undefined : gpuOf(values),
     instance_types: orNone(types),
+    min_vcpus: number(values.min_vcpus),
+    min_memory_gib: number(values.min_memory_gib),
+    min_local_disk_gib: number(values.min_local_disk_gib),
     market: values.market,
     providers: orNone(values.providers),
     regions: orNone(values.regions),
@@ -106,10 +113,11 @@ function gpuOf(values) {
     ...(values.more ? { min_count: count } : { count }),
     memory_gib: number(values["gpu/memory_gib"]),
     interconnect: orNone(values["gpu/interconnect"]),
+    vendor: orNone(values["gpu/vendor"]),
   };
 }
 
-/** The form's values for a request like an earlier one. The API returns neither its key names nor, to viewers, its script. */
+/** The form's values for a request like an earlier one. Its stored keys are written out, since one may be deleted by now. */
 export function valuesOf(lease) {
   const { request } = lease;
   const unit = [...UNITS].reverse().find(([seconds]) => request.ttl_seconds % Number(seconds) === 0)?.[0] ?? "60";
@@ -120,6 +128,10 @@ export function valuesOf(lease) {
     more: Boolean(request.gpu?.min_count),
     "gpu/memory_gib": String(request.gpu?.memory_gib ?? ""),
     "gpu/interconnect": request.gpu?.interconnect ?? "",
+    "gpu/vendor": request.gpu?.vendor ?? "",
+    min_vcpus: String(request.min_vcpus ?? ""),
+    min_memory_gib: String(request.min_memory_gib ?? ""),
+    min_local_disk_gib: String(request.min_local_disk_gib ?? ""),
     instance_types: (request.instance_types ?? []).join(", "),
     market: request.market ?? "any",
     providers: request.providers ?? [],
@@ -159,6 +171,9 @@ export const asCurl = (body, address) => `curl --fail-with-body ${quoted(address
 const OPTIONS = {
   name: "name",
   instance_types: "type",
+  min_vcpus: "min-vcpus",
+  min_memory_gib: "min-memory",
+  min_local_disk_gib: "min-local-disk",
   market: "market",
   providers: "provider",
   regions: "region",
@@ -194,6 +209,7 @@ export function asCommand(body) {
   if (gpu?.min_count) words.push(`--min-gpus ${gpu.min_count}`);
   if (gpu?.memory_gib) words.push(`--gpu-memory ${gpu.memory_gib}`);
   if (gpu?.interconnect) words.push(`--interconnect ${quoted(gpu.interconnect)}`);
+  if (gpu?.vendor) words.push(`--vendor ${gpu.vendor}`);
   for (const [name, value] of Object.entries(rest)) for (const one of JOINED.includes(name) ? [value] : [value].flat()) words.push(`--${OPTIONS[name]} ${quoted(String(SHOWN[name]?.(one) ?? one))}`);
   if (idle) words.push(`--idle-after ${duration(idle.after_seconds)}`, `--idle-action ${idle.action}`);
   for (const [key, value] of Object.entries(labels)) words.push(`--label ${quoted(`${key}=${value}`)}`);

@@ -21,6 +21,7 @@ import { useTenantNames } from "./leases.js";
 const MARKETS = ["on_demand", "spot", "spot_first", "reserved", "reserved_first", "any"];
 const WAITS = [["0", "do not wait"], ["300", "up to 5 minutes"], ["3600", "up to 1 hour"], ["14400", "up to 4 hours"], ["86400", "up to 1 day"]];
 const INTERCONNECTS = ["PCIe", "NVLink", "NVSwitch", "Infinity Fabric"];
+const VENDORS = ["NVIDIA", "AMD"];
 
 export function Create({ me }) {
   useSubject("New");
@@ -142,6 +143,10 @@ function More({ form }) {
         <${F} form=${form} field=${{ name: "instance_types", label: "Instance types instead of a GPU model", wide: true, placeholder: "p4d.24xlarge, a2-highgpu-8g" }} />
         <${F} form=${form} field=${{ name: "gpu/memory_gib", label: "Minimum memory per GPU, GiB", type: "number", min: 1 }} />
         <${F} form=${form} field=${{ name: "gpu/interconnect", label: "Interconnect", kind: "select", options: [["", "any"], ...labelled(INTERCONNECTS)] }} />
+        <${F} form=${form} field=${{ name: "gpu/vendor", label: "Vendor of the GPUs", kind: "select", options: [["", "any"], ...labelled(VENDORS)] }} />
+        <${F} form=${form} field=${{ name: "min_vcpus", label: "Minimum vCPUs", type: "number", min: 1 }} />
+        <${F} form=${form} field=${{ name: "min_memory_gib", label: "Minimum main memory, GiB", type: "number", min: 1 }} />
+        <${F} form=${form} field=${{ name: "min_local_disk_gib", label: "Minimum local disk, GiB", type: "number", min: 1 }} />
         <${F} form=${form} field=${{ name: "disk_gib", label: "Disk, GiB", type: "number", min: 30, max: 16384 }} />
         <${F} form=${form} field=${{ name: "image", label: "Image", kind: "select", options: [["", "newest with a GPU driver"], ...images.map((one) => [one.name, one.name])] }} />
         <${F} form=${form} field=${{ name: "expiry_warnings_seconds", label: "Warnings, minutes before the end", placeholder: "as configured; none: no warning" }} />
