@@ -37,7 +37,7 @@ _SETTINGS = """# Settings
 
 Made from `app/settings/settings.py` by `make openapi`; a test fails when the two differ.
 
-Every process reads them once, at its start, from the environment. Durations are seconds. A value that is wrong stops the
+Every process reads them at its start, from the environment. Durations are seconds. A value that is wrong stops the
 process with one line that names the variable.
 
 | variable | default | meaning |

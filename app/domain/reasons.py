@@ -6,7 +6,7 @@ from typing import Any, Self
 
 
 class ReasonCode(StrEnum):
-    """Public codes: once set they are set. The list may grow."""
+    """The cause of a state, for programs. The list may grow."""
 
     QUOTA_EXCEEDED = "quota_exceeded"
     CAPACITY_EXHAUSTED = "capacity_exhausted"

@@ -8,6 +8,7 @@ from typing import Any, cast
 import pytest
 from psycopg.types.json import Jsonb
 
+from app.db.core.ids import new_id
 from app.observability.gpu_exposition import METRIC_NAMES
 from tests.api.conftest import Caller
 from tests.api.fleet import Fleet
@@ -120,6 +121,9 @@ async def test_utilization_of_several_leases_in_one_call(fleet: Fleet, alice: Ca
     assert len(day["items"][0]["gpu_percent"]) == 24 * 3600 // day["step_seconds"] <= 60
     assert (await alice.get("/v1/metrics/utilization", params={"ids": others})).json()["items"] == []
     assert (await alice.get("/v1/metrics/utilization", params={"ids": ""})).status_code == 422
+    for count, status in ((100, 200), (101, 422)):
+        ids = ",".join(new_id("lease") for _ in range(count))
+        assert (await alice.get("/v1/metrics/utilization", params={"ids": ids})).status_code == status
 
 
 async def test_the_fleet_counts_gpus_in_use_idle_and_unknown(fleet: Fleet, alice: Caller, operator: Caller) -> None:

@@ -38,6 +38,12 @@ def pointers(problem: dict[str, Any]) -> list[str]:
     return [error["pointer"] for error in problem["errors"]]
 
 
+async def test_a_quote_shows_at_most_twenty_candidates(alice: Caller, fleet: Fleet) -> None:
+    for number in range(30):
+        fleet.offering("g5.xlarge", zone=f"us-east-1-{number:02}")
+    assert len((await quoted(alice))["plan"]["candidates"]) == 20
+
+
 async def test_a_quote_is_the_plan_with_its_price_for_the_term(alice: Caller) -> None:
     quote = await quoted(alice)
     assert (quote["price_per_hour"], quote["total"], quote["currency"]) == ("1.006", "2.012", "USD")

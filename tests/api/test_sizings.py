@@ -64,6 +64,12 @@ async def test_the_lease_of_an_answer_is_accepted_as_it_is(operator: Caller, bod
     assert made.status_code == 201, made.text
 
 
+async def test_at_most_five_instance_types_are_offered(alice: Caller, fleet: Fleet) -> None:
+    for number in range(6):
+        fleet.offering("g5.xlarge", instance_type=f"g5.{number}xlarge")
+    assert len((await sized(alice, model="Qwen2.5-7B"))["offerings"]) == 5
+
+
 async def test_an_operator_sizes_for_a_tenant(operator: Caller, alice: Caller) -> None:
     sizing = await sized(operator, parameters="1b", tenant_id=alice.tenant_id)
     made = await operator.post("/v1/leases", json=sizing["lease"])

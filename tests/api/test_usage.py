@@ -173,6 +173,8 @@ async def test_a_long_range_needs_days(alice: Caller) -> None:
     assert refused.status_code == 422
     assert "step=day" in refused.json()["errors"][0]["detail"]
     assert (await usage(alice, step="day", **{"from": since}))["items"] == []
+    too_long = await alice.get("/v1/usage", params={"from": await days_ago(alice, 401), "step": "day"})
+    assert too_long.status_code == 422
 
 
 async def test_readers_of_one_minute_share_a_report_and_tenants_do_not(

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import yaml
+from mcp.server.mcpserver.exceptions import ToolError
 
 from app.cli.client import Api
 from app.cli.config import Endpoint
@@ -95,6 +96,15 @@ def test_a_configuration_starts_the_server(text: str) -> None:
         else:
             assert server["url"] == "http://127.0.0.1:8765/mcp"
             assert "gpulease mcp --http 8765" in MCP
+
+
+async def test_a_tool_refuses_an_argument_that_it_does_not_have(api: FakeApi) -> None:
+    with Api(Endpoint(api.url, TENANT_KEY), note=lambda _: None) as connected:
+        server = local_server(connected)
+        for tool in await server.list_tools():
+            assert tool.input_schema["additionalProperties"] is False
+            with pytest.raises(ToolError, match=f"{tool.name} has no argument max_cots"):
+                await server.call_tool(tool.name, {"max_cots": "1"})
 
 
 async def test_the_page_lists_every_tool_and_what_it_changes(api: FakeApi) -> None:

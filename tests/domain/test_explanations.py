@@ -190,6 +190,12 @@ def test_no_wait_ends_in_the_past(seconds: int, stopped: bool) -> None:
             assert found.code is not C.LAUNCHES_STOPPED or found.gives_up_at is None
 
 
+def test_an_explanation_has_the_best_twenty_candidates() -> None:
+    many = [offering(zone=f"us-east-1{n:02}") for n in range(30)]
+    found = explained(lease(), *many)
+    assert (len(found.candidates), found.candidates_count) == (20, 30)
+
+
 def test_the_time_of_another_day_has_its_date() -> None:
     assert clock_time(ahead(60), NOW) == "12:01:00 UTC"
     assert clock_time(ahead(86_400), NOW) == "2026-06-02 12:00 UTC"

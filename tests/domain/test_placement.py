@@ -1,5 +1,6 @@
 """Which offerings fit, in which order, and why the others do not."""
 
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
@@ -7,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app.domain.gpu_benchmarks import MeasuredPerformance
 from app.domain.lease_requests import GpuRequest, LeaseRequest
 from app.domain.offerings import GpuVendor, Interconnect, Market, MarketWish, Obstacle, Offering
 from app.domain.placement import Exclusion, Requirements, exclusion, much_dearer, rank, tried_offerings
@@ -177,6 +179,19 @@ CATALOGUE = [
     for price in ("1", "2")[: 1 if name == "a" else 2]
     for until in (ago(1), ahead(1))[: 1 if zone == "z1" else 2]
 ]
+
+
+def test_benchmarks_are_no_part_of_what_placement_orders() -> None:
+    """Reports of one tenant's VMs must not move the leases of others."""
+    plain = [offering(zone=f"us-east-1{n}", price=str(1 + n / 50)) for n in range(5)]
+    measured = [
+        replace(one, benchmark=MeasuredPerformance(bf16_tflops_p50=10.0**n, n=5, driver_version="570"))
+        for n, one in enumerate(plain)
+    ]
+    wish = Requirements.of(LeaseRequest(ttl_seconds=60))
+    orders = [[one.key for one in rank(wish, some, NOW).candidates] for some in (plain, measured)]
+    assert len(orders[0]) == 5
+    assert orders[0] == orders[1]
 
 
 @given(st.permutations(CATALOGUE), st.sampled_from(MarketWish))

@@ -45,7 +45,7 @@ from workers.runtime import Runtime
 
 log = structlog.get_logger(__name__)
 
-_KILLS_A_CYCLE = 50
+KILLS_A_CYCLE = 50
 _KILL_AGAIN_SECONDS = 30.0
 
 
@@ -345,7 +345,7 @@ def _end_orphans(runtime: Runtime, provider: Provider, account: str, region: str
     bucket = runtime.pacer.bucket(account, region, "terminate")
     if not runtime.pacer.take(provider, bucket):
         return 0
-    due = orphans.due(account, region, again_after=_KILL_AGAIN_SECONDS, limit=_KILLS_A_CYCLE, rowless_too=rowless_too)
+    due = orphans.due(account, region, again_after=_KILL_AGAIN_SECONDS, limit=KILLS_A_CYCLE, rowless_too=rowless_too)
     rows = runtime.database.all(due)
     if not rows:
         return 0

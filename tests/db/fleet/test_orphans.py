@@ -10,6 +10,7 @@ from app.db.fleet import orphans
 from app.db.operations import ops
 from app.db.schema.tables import account, installation, orphan
 from tests.db.store import Store, ago, together
+from workers.observation.inventory import KILLS_A_CYCLE
 
 PLACE = {"account": "main", "region": "us-east-1"}
 AT = datetime(2026, 1, 1, tzinfo=UTC)
@@ -179,6 +180,12 @@ def test_kills_are_limited_and_shared_among_many_without_overlap(place: Store) -
     taken = [instance_id for many in together(8, lambda _: due(place, limit=4)) for instance_id in many]
     assert len(taken) == len(set(taken))
     assert len(taken) <= 30
+
+
+def test_a_cycle_ends_at_most_fifty(place: Store) -> None:
+    for number in range(60):
+        sight(place, f"i-{number}", cause="ended_lease")
+    assert len(due(place, limit=KILLS_A_CYCLE)) == 50
 
 
 def test_what_a_complete_listing_no_longer_shows_is_gone_and_may_be_seen_again(place: Store) -> None:
