@@ -35,7 +35,7 @@ LEASE_BODY = {
     "ssh_public_keys": [_SSH_KEY],
     "labels": {"team": "bench"},
 }
-LEASE_REQUEST = LeaseRequest.from_json(LEASE_BODY | {"name": "bench"}).as_stored()
+LEASE_REQUEST = LeaseRequest.from_json(LEASE_BODY | {"name": "bench"}).as_json()
 HARDWARE: dict[str, Any] = {
     "gpu": {"model": "A10G", "count": 1, "memory_gib": 24, "interconnect": "PCIe"},
     "vcpus": 4,

@@ -97,28 +97,13 @@ class GpuRequest:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
-        """Reads `as_json` and `as_stored`. An absent or null member gets its default.
-
-        Without a member `min_count`, `count` is a minimum: this is the form of earlier versions.
-        """
+        """Reads `as_json`. An absent or null member gets its default."""
         given = {name: member for name, member in value.items() if member is not None}
-        if "min_count" not in value:
-            given["min_count"] = given.pop("count", 1)
         return cls(**{name: _GPU_PARSERS.get(name, _parse)(member) for name, member in given.items()})
 
     def as_json(self) -> dict[str, Any]:
-        """The form that callers send and read. Members of `_LATER` are left out if they are None."""
-        return {name: value for name, value in asdict(self).items() if value is not None or name not in _LATER}
-
-    def as_stored(self) -> dict[str, Any]:
-        """The stored form. The previous version takes `count` for a minimum and reads no unknown member with a value.
-
-        A minimum is therefore stored as `count` alone, and an exact number as `count` with a null `min_count`.
-        """
-        stored = self.as_json()
-        if self.min_count is not None:
-            stored["count"] = stored.pop("min_count")
-        return stored
+        """The form that callers send, the API shows and the database stores."""
+        return {name: value for name, value in asdict(self).items() if value is not None or name not in _IF_REQUESTED}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,26 +153,13 @@ class LeaseRequest:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
-        """Reads `as_json` and `as_stored`. An absent or null member gets its default: earlier versions stored fewer.
-
-        An absent or null `market` is any market, as it was for earlier versions.
-        """
+        """Reads `as_json`. An absent or null member gets its default."""
         given = {name: value[name] for name in _NAMES if value.get(name) is not None}
-        given.setdefault("market", MarketWish.ANY)
         return cls(**{name: _PARSERS.get(name, _parse)(member) for name, member in given.items()})
 
     def as_json(self) -> dict[str, Any]:
-        """The form that callers send and read. Amounts are text without an exponent."""
+        """The form that callers send, the API shows and the database stores. Amounts are text without an exponent."""
         return {name: _format(getattr(self, name)) for name in _NAMES}
-
-    def as_stored(self) -> dict[str, Any]:
-        """The form that the database stores. The previous version can read it: it knows any market only as null."""
-        stored = self.as_json()
-        if self.market is MarketWish.ANY:
-            stored["market"] = None
-        if self.gpu is not None:
-            stored["gpu"] = self.gpu.as_stored()
-        return stored
 
 
 _NAMES = tuple(member.name for member in fields(LeaseRequest))
@@ -201,7 +173,8 @@ _PARSERS: Mapping[str, Callable[[Any], Any]] = {
     "idle": IdleRule.from_json,
     "benchmark": BenchmarkWish,
 }
-_LATER = ("interconnect", "vendor")
+_IF_REQUESTED = ("interconnect", "vendor")
+"""Members that the API shows only if they were requested."""
 _GPU_PARSERS: Mapping[str, Callable[[Any], Any]] = {"interconnect": Interconnect, "vendor": GpuVendor}
 
 

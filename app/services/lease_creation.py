@@ -150,7 +150,7 @@ class _Work:
             "tenant_id": self.needs.tenant_id,
             "name": name,
             "labels": _text(new.request.labels),
-            "request": _text(replace(new.request, name=name).as_stored()),
+            "request": _text(replace(new.request, name=name).as_json()),
             "estimated_price_per_hour": rate.total,
             "minimum_rate": self.needs.budgets["rate"],
             "max_rate": new.max_rate,

@@ -249,8 +249,7 @@ def _after(page: PageRequest, sort: OfferingSort) -> _Key | None:
     if parts is None:
         return None
     value, *names = parts
-    # an earlier version wrote no value at all for an unknown price
-    return (not value or value.startswith(_LAST), _decimal(value.removeprefix(_LAST)), *_five(names))
+    return (value.startswith(_LAST), _decimal(value.removeprefix(_LAST)), *_five(names))
 
 
 def _five(names: Iterable[str]) -> tuple[str, str, str, str, str]:

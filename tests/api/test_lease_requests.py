@@ -3,7 +3,6 @@
 from typing import Any
 
 import pytest
-from psycopg.types.json import Jsonb
 
 from app.api.routes.gpu_models import GpuModelPage
 from app.api.routes.regions import RegionPage
@@ -53,18 +52,6 @@ async def test_a_request_is_shown_as_it_was_sent(alice: Caller) -> None:
         assert (lease["request"]["gpu"], lease["request"]["market"]) == (sent, "any")
     assert made["estimate"]["price_per_hour"] == "5.672"
     assert made["estimate"]["price_for_term"] == "11.344"
-
-
-async def test_a_row_of_an_earlier_version_is_a_minimum_in_any_market(alice: Caller, fleet: Fleet) -> None:
-    lease_id = (await alice.post("/v1/leases", json=body())).json()["id"]
-    gpu = {"model": "A10G", "count": 2, "memory_gib": None}
-    fleet.run(
-        "UPDATE lease SET request = request || %s, estimated_price_per_hour = NULL",
-        Jsonb({"gpu": gpu, "market": None}),
-    )
-    lease = (await alice.get(f"/v1/leases/{lease_id}")).json()
-    assert lease["request"]["gpu"] == {**gpu, "count": None, "min_count": 2}
-    assert (lease["request"]["market"], lease["estimate"]) == ("any", None)
 
 
 @pytest.mark.parametrize("model", ["a10g", "nvidia-a10g", "A10G-24GB", "A10G:24GB", "NVIDIA A10G"])

@@ -56,28 +56,7 @@ REQUESTS = st.builds(
 
 @given(REQUESTS)
 def test_a_request_survives_being_stored(request: LeaseRequest) -> None:
-    assert LeaseRequest.from_json(request.as_stored()) == request
     assert LeaseRequest.from_json(request.as_json()) == request
-
-
-def test_a_request_of_an_earlier_version_has_fewer_members_a_minimum_and_any_market() -> None:
-    gpu = {"model": "T4", "count": 2, "memory_gib": None}
-    least = LeaseRequest(ttl_seconds=60, gpu=GpuRequest(model="T4", min_count=2), market=MarketWish.ANY)
-    assert LeaseRequest.from_json({"ttl_seconds": 60, "gpu": gpu}) == least
-    assert LeaseRequest.from_json({"ttl_seconds": 60, "gpu": gpu, "market": None}) == least
-
-
-KNOWN_TO_THE_PREVIOUS_VERSION = {"model", "count", "memory_gib", "interconnect", "vendor"}
-
-
-@given(REQUESTS)
-def test_the_previous_version_can_read_what_is_stored(request: LeaseRequest) -> None:
-    """It reads no unknown market, takes `count` for a minimum, and reads no unknown member of `gpu` that has a value."""
-    stored = request.as_stored()
-    assert stored["market"] in {None, *(str(wish) for wish in MarketWish if wish is not MarketWish.ANY)}
-    if request.gpu is not None:
-        assert stored["gpu"]["count"] == (request.gpu.count or request.gpu.min_count)
-        assert {name for name, value in stored["gpu"].items() if value is not None} <= KNOWN_TO_THE_PREVIOUS_VERSION
 
 
 def test_one_gpu_is_the_default_and_a_minimum_replaces_it() -> None:
@@ -101,7 +80,7 @@ def test_the_wishes_about_gpus_are_read_as_they_were_stored_and_have_defaults() 
         idle=IdleRule(after_seconds=900, action=IdleAction.END),
         benchmark=BenchmarkWish.QUICK,
     )
-    assert LeaseRequest.from_json(wishes.as_stored()) == wishes
+    assert LeaseRequest.from_json(wishes.as_json()) == wishes
     assert wishes.as_json()["idle"] == {"after_seconds": 900, "action": "end"}
     earlier = LeaseRequest.from_json({"ttl_seconds": 60})
     assert (earlier.proof, earlier.on_gpu_failure, earlier.idle) == (ProofWish.AUTO, OnGpuFailure.NOTIFY, None)

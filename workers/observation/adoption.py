@@ -205,7 +205,7 @@ def _request(row: Row[Any], name: str, labels: dict[str, str]) -> dict[str, Any]
         regions=(row.region,),
         ttl_seconds=60,
     )
-    return request.as_stored()
+    return request.as_json()
 
 
 def _attempts(runtime: Runtime, row: Row[Any], owner: OwnerTags, known: int) -> list[dict[str, Any]]:

@@ -20,7 +20,6 @@ from app.domain.groups import (
     GroupState,
     OnMemberLoss,
 )
-from app.domain.lease_requests import LeaseRequest
 from app.domain.leases import LeaseState
 from app.domain.offerings import Market
 from app.services.errors import FieldError, InvalidRequest
@@ -263,9 +262,8 @@ def summary_view(row: Any) -> GroupSummary:
 def group_view(group: Any) -> Group:
     """Converts a group of GroupService."""
     row = vars(group)
-    request = LeaseRequest.from_json(row["lease"]).as_json()
     members = [_member(one) for one in row["members"]]
-    given = {**row, "terminal": row["ended_at"] is not None, "lease": request, "members": members}
+    given = {**row, "terminal": row["ended_at"] is not None, "members": members}
     return Group.model_validate(given)
 
 

@@ -33,10 +33,10 @@ from app.domain.ids import LeaseId
 _ENDS_AT = func.least(lease.c.expires_at, lease.c.cost_reached_at)
 _RUNS = (lease.c.state.not_in(["released", "failed", "releasing"]), lease.c.desired == "run")
 _TOLD = case(
-    (lease.c.expiry_told_for >= _ENDS_AT, func.coalesce(lease.c.expiry_told_seconds, 600)),
+    (lease.c.expiry_told_for >= _ENDS_AT, lease.c.expiry_told_seconds),
     else_=literal_column("86401"),
 )
-"""Only shorter warnings are still due. An earlier version recorded no seconds: its warning came ten minutes before."""
+"""Only shorter warnings are still due."""
 
 
 def _warning() -> Any:

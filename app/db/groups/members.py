@@ -28,7 +28,7 @@ def member_name(group_name: str, rank: int) -> str:
 class NewMembers:
     """Leases that become members, all from one request.
 
-    `names`: by rank. `request`: `LeaseRequest.as_stored`; each lease's name is written into it. `claims`: what each
+    `names`: by rank. `request`: `LeaseRequest.as_json`; each lease's name is written into it. `claims`: what each
     lease has reserved, of quota and of budgets. `minimum`: what admission reserves of quota for each. `pool`: the
     group's, or None while none is elected. `expires_at` None: `ttl` from now. `wait`: how long a member of a formed
     group waits for capacity.

@@ -16,13 +16,10 @@ from sqlalchemy import (
     cast,
     func,
     literal_column,
-    not_,
-    null,
     or_,
     select,
 )
 
-from app.db.core.column_types import Json
 from app.db.leases.billing import accrued, cost, ends_at
 from app.db.leases.idleness import due_at, ends_after
 from app.db.schema.tables import account_region, gpu_latest, tenant
@@ -207,28 +204,9 @@ def _estimate(row: FromClause) -> ColumnElement[Any]:
     return case((price.is_not(None), members))
 
 
-def request(row: FromClause) -> ColumnElement[str]:
-    """The stored request as JSON text in the form of callers, as `LeaseRequest.from_json` reads it.
-
-    A null `market` is `any`, and a `gpu` without `min_count` has a minimum as its `count`. Earlier versions stored no
-    `proof`, `on_gpu_failure`, `idle` and `benchmark`.
-    """
-    stored, gpu = row.c.request, row.c.request["gpu"]
-    market = func.jsonb_build_object(_word("market"), func.coalesce(stored["market"].astext, _word("any")))
-    is_minimum = and_(func.jsonb_typeof(gpu) == _word("object"), not_(func.jsonb_exists(gpu, _word("min_count"))))
-    counts = func.jsonb_build_object(_word("count"), null(), _word("min_count"), gpu["count"])
-    minimum = func.jsonb_build_object(_word("gpu"), gpu.concat(counts))
-    shown = (
-        _LATER.concat(stored).concat(market).concat(case((is_minimum, minimum), else_=literal_column("'{}'::jsonb")))
-    )
-    lacks = not_(func.jsonb_exists(stored, _word("proof")))
-    changes = or_(stored["market"].astext.is_(None), is_minimum, lacks)
-    return case((changes, cast(shown, Text)), else_=cast(stored, Text)).label("request")
-
-
-_LATER: ColumnElement[Any] = literal_column(
-    """'{"proof": "auto", "on_gpu_failure": "notify", "idle": null, "benchmark": "off"}'::jsonb""", Json
-)
+def request(row: FromClause) -> ColumnElement[Any]:
+    """The stored request as JSON text: what callers see."""
+    return cast(row.c.request, Text).label("request")
 
 
 def _word(text: str) -> ColumnElement[str]:

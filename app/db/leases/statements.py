@@ -105,7 +105,7 @@ TERMS = select(tenant.c.status, tenant.c.max_ttl_seconds).where(tenant.c.id == b
 
 
 def same_name(tenant_id: Any, name: Any) -> AnySelect:
-    """Ids of the tenant's live leases with the name, also of those that an earlier version wrote."""
+    """Ids of the tenant's live leases with the name."""
     live = not_(lease.c.state.in_([literal_column(f"'{state}'") for state in sorted(TERMINAL)]))
     return select(lease.c.id).where(lease.c.tenant_id == tenant_id, lease.c.name == name, live)
 

@@ -93,12 +93,6 @@ def extend(store: Store, lease_id: Any) -> None:
     store.run(write(lease_id, data, given={"until": until}, values=values))
 
 
-def test_what_an_earlier_version_told_is_not_repeated(store: Store) -> None:
-    given = {"expires_at": ahead("50 seconds"), "created_at": ago("1 hour"), "expiry_told_for": ahead("50 seconds")}
-    lease_id = store.lease(**given)
-    assert told(store) == [(lease_id, 60)]
-
-
 def test_a_lease_that_ends_or_has_ended_is_not_warned(store: Store) -> None:
     store.lease(expires_at=ahead("1 minute"), created_at=ago("1 hour"), **ENDED)
     store.lease(expires_at=ahead("1 minute"), created_at=ago("1 hour"), state="releasing", desired="end")

@@ -33,7 +33,7 @@ class Private(NamedTuple):
 def launch_spec(ctx: StepContext, offering: Offering, image: Image, n: int, private: Private) -> LaunchSpec:
     """The spec of a launch. The tagged hash is over what the tenant chose and where, without the tags."""
     lease, runtime, request = ctx.lease, ctx.runtime, ctx.lease.request
-    chosen = {"request": request.as_stored(), "script": private.script}
+    chosen = {"request": request.as_json(), "script": private.script}
     basis = {**chosen, "offering": facts(offering, image), "zone": offering.key.zone}
     owner = OwnerTags(
         installation=runtime.installation.id,
