@@ -10,6 +10,10 @@ class SchemaRevisions:
     head: str
     known: frozenset[str]
 
+    def is_newer(self, found: str | None) -> bool:
+        """Whether a database at revision `found` has a schema that a later version of this program made."""
+        return found is not None and found not in self.known
+
     def problem(self, found: str | None) -> str | None:
         """Why a database at revision `found` cannot be served, or None.
 
@@ -17,6 +21,6 @@ class SchemaRevisions:
         """
         if found is None:
             return f"has no schema, expected {self.head}"
-        if found != self.head and found in self.known:
+        if found != self.head and not self.is_newer(found):
             return f"is at revision {found}, expected {self.head}"
         return None

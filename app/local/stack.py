@@ -228,12 +228,13 @@ class Stack:
             programs.python("app.server", "migrate"),
             env=dict(self._plan.environment),
             cwd=CHECKOUT,
-            capture_output=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
             text=True,
             check=False,
         )
         if done.returncode:
-            raise StartupError(f"the database schema could not be brought up to date:\n{done.stderr.strip()}")
+            raise StartupError(f"the database schema could not be brought up to date:\n{done.stdout.strip()}")
 
     def _credentials(self, operator_key: str, known: Mapping[str, str]) -> Credentials:
         plan = self._plan

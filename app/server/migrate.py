@@ -23,24 +23,39 @@ from app.db.core.logins import (
     script_for_administrator,
 )
 from app.db.core.urls import login_url
+from app.prerequisites import schema_revisions
 from app.settings import Settings, StartupError, load_settings
 from app.settings.passwords import read_password
 
 
 def migrate(ini: Path, arguments: Sequence[str]) -> None:
-    """`upgrade head` and the logins, or what else is asked of Alembic. Raises StartupError."""
+    """`upgrade head` and the logins, or what else is asked of Alembic. Raises StartupError.
+
+    A schema of a later version stays as it is: this version runs on it.
+    """
     try:
         if arguments:
             _run_alembic(ini, arguments)
             return
         settings = load_settings()
         logins = _plan_logins(settings)
-        _run_alembic(ini, ["upgrade", "head"])
+        _upgrade(ini, settings.database_url)
         for login in logins:
             _ensure(settings.database_url, login)
     except OperationalError as error:
         reason = str(error.orig).strip().splitlines()[0]
         raise StartupError(f"the database does not answer (GPULEASE_DATABASE_URL): {reason}") from None
+
+
+def _upgrade(ini: Path, url: str) -> None:
+    with owner_connection(url) as connection:
+        exists = connection.execute("SELECT to_regclass('alembic_version')").fetchone()
+        row = connection.execute("SELECT version_num FROM alembic_version").fetchone() if exists != (None,) else None
+    revision = None if row is None else row[0]
+    if schema_revisions().is_newer(revision):
+        sys.stdout.write(f"the schema is at {revision}, newer than this version: left as it is\n")
+        return
+    _run_alembic(ini, ["upgrade", "head"])
 
 
 def _run_alembic(ini: Path, arguments: Sequence[str]) -> None:

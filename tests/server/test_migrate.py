@@ -123,6 +123,22 @@ def test_the_api_s_login_can_neither_become_a_worker_nor_make_tables(migrated: P
                 connection.execute(statement.encode())
 
 
+def test_a_schema_of_a_later_version_stays_and_the_logins_are_set(
+    place: Place, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """As after a return to the version before: in docker-compose.yml every service waits for this command."""
+    assert run(["migrate"]) == 0
+    with psycopg.connect(place.url) as owner:
+        owner.execute("UPDATE alembic_version SET version_num = '0099_future'")
+    monkeypatch.setenv(API, "again")
+    capfd.readouterr()
+    assert run(["migrate"]) == 0
+    assert "the schema is at 0099_future, newer than this version: left as it is\n" in capfd.readouterr().out
+    with place.open("api", "again") as connection:
+        row = connection.execute("SELECT version_num FROM alembic_version").fetchone()
+    assert row == ("0099_future",)
+
+
 def test_another_password_replaces_the_first_and_none_leaves_it(
     place: Place, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
