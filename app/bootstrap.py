@@ -46,7 +46,7 @@ def build_api(settings: Settings, traces: Traces | None = None) -> FastAPI:
     limits = {"requests": requests, "writes": writes, "failures": failures, "strangers": strangers, "reports": reports}
     queue = RequestQueue(Share.of_pool(settings.api_pool_size))
     gate = Gate(services.authenticator, **limits, queue=queue)
-    counts = SharedCounts(limits.values(), settings.broker_url)
+    counts = SharedCounts(limits.values(), settings.broker_url, metrics)
 
     @contextlib.asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:

@@ -20,6 +20,8 @@ log = structlog.get_logger(__name__)
 _CALLS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 _WORK = (0.01, 0.05, 0.25, 1.0, 5.0, 30.0, 120.0)
 _READY = (15.0, 30.0, 60.0, 120.0, 180.0, 300.0, 600.0, 900.0, 1800.0, 3600.0)
+_READ_BY_ALERTS = ("OutcomeUnknown", "Unreachable", "CredentialsRejected")
+"""Classes that exist at 0 from the first call: `rate` does not see the increase with which a series begins."""
 _PORTS = 64
 "The number of processes of one host that can find a port."
 
@@ -89,6 +91,8 @@ class WorkerMetrics:
     def called(self, provider: str, account: str, operation: str, seconds: float, error: str | None = None) -> None:
         """Records the end of a call. `error` is the name of its class."""
         self._calls.labels(provider, account, operation).observe(seconds)
+        for read_by_alert in _READ_BY_ALERTS:
+            self._errors.labels(provider, account, operation, read_by_alert)
         if error is not None:
             self._errors.labels(provider, account, operation, error).inc()
 

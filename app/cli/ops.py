@@ -84,7 +84,8 @@ def cordon(
 ) -> None:
     """Stop launches at an account, or allow them again. Its running leases continue."""
     body = {"cordoned": not off, **_noted(note)}
-    session.answer(session.api(operator=True).put(path_of("/v1/ops/accounts", account, "cordon"), body), output.fields)
+    changed = session.api(operator=True).put(path_of("/v1/ops/accounts", account, "cordon"), body)
+    session.answer(changed, ops_views.cordoned)
 
 
 @command(group, "resume")

@@ -148,6 +148,19 @@ def _cordon(account: Json) -> str | None:
     return f"{since(brake.get('since')) or 'yes'} by {brake.get('by')}{note}"
 
 
+def cordoned(account: Json) -> RenderableType:
+    """What a change of an account's cordon led to."""
+    state = _cordon(account)
+    return details(
+        [
+            ("account", account.get("name")),
+            ("launches", f"cordoned {state}" if account.get("cordoned") else state or "allowed"),
+            ("state", account.get("state")),
+            ("regions", _listed(account)),
+        ]
+    )
+
+
 ACCOUNTS: Columns = (
     ("NAME", "name"),
     ("PROVIDER", "provider"),
@@ -189,9 +202,14 @@ def regions(page: Json) -> Json:
     return {"items": items, "next_cursor": None}
 
 
+_KNOWN_BY_TAGS = frozenset({"copied_tags", "lost_row"})
+
+
 def _end(orphan: Json) -> str | None:
     if orphan.get("gone_at"):
-        return f"ended {since(orphan['gone_at'])}"
+        # a VM of which nothing is known but its tags: without them no listing shows it, and it may run on
+        untagged = orphan.get("cause") in _KNOWN_BY_TAGS and not orphan.get("end_requested_at")
+        return f"{'not listed since' if untagged else 'ended'} {since(orphan['gone_at'])}"
     if orphan.get("end_error"):
         return f"end rejected: {error_text(orphan['end_error'])}"
     if orphan.get("end_requested_at"):

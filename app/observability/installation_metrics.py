@@ -80,7 +80,7 @@ FAMILIES = (
     Family("gpulease_account_failed_checks", "Failed checks of the last run of the account's checks.", ("provider", "account")),
     Family("gpulease_hold", "1 while the installation is on hold. On hold, gpulease launches, expires, ends and closes nothing."),
     Family("gpulease_launches_stopped", "1 while operators have stopped all launches."),
-    Family("gpulease_processes", "Processes that reported within the last minute.", ("kind",)),
+    Family("gpulease_processes", "Processes that reported within the last 15 seconds.", ("kind",)),
     Family("gpulease_process_heartbeat_age_seconds", "Seconds since the last report of a process of this kind; +Inf: never.", ("kind",)),
     Family("gpulease_deadman_heartbeat_age_seconds", "Seconds since the last report of `gpulease deadman`; +Inf: never; missing if no report exists and none is required."),
     Family("gpulease_job_last_ok_age_seconds", "Seconds since the last successful run of a periodic job. account and region are empty for jobs without them.", ("kind", *_PLACE)),

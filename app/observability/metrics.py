@@ -3,6 +3,7 @@
 from prometheus_client import (
     CollectorRegistry,
     Counter,
+    Gauge,
     Histogram,
     PlatformCollector,
     ProcessCollector,
@@ -10,6 +11,9 @@ from prometheus_client import (
 )
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0)
+
+_READ_BY_ALERTS = ("500", "503")
+"""They exist at 0 from the first request of a route: `rate` does not see the increase with which a series begins."""
 
 
 class ApiMetrics:
@@ -38,6 +42,14 @@ class ApiMetrics:
             ["outcome"],
             registry=self.registry,
         )
+        for outcome in ("sent", "spared", "dropped"):
+            self._hints.labels(outcome)
+        self._redis = Gauge(
+            "gpulease_redis_up",
+            "1 when Redis answered this process the last time, within the last seconds, else 0.",
+            registry=self.registry,
+        )
+        self._redis.set(1)
         self._counters: dict[tuple[str, str, int], Counter] = {}
         self._timers: dict[tuple[str, str], Histogram] = {}
 
@@ -46,6 +58,8 @@ class ApiMetrics:
         counter = self._counters.get((method, route, status))
         if counter is None:
             counter = self._counters[method, route, status] = self._requests.labels(method, route, str(status))
+            for error in _READ_BY_ALERTS:
+                self._requests.labels(method, route, error)
         timer = self._timers.get((method, route))
         if timer is None:
             timer = self._timers[method, route] = self._seconds.labels(method, route)
@@ -55,6 +69,10 @@ class ApiMetrics:
     def hint(self, outcome: str, amount: int = 1) -> None:
         """`outcome` is sent or dropped."""
         self._hints.labels(outcome).inc(amount)
+
+    def redis_answered(self, *, up: bool) -> None:
+        """Records the result of the latest exchange with Redis."""
+        self._redis.set(up)
 
     def text(self) -> bytes:
         """The Prometheus exposition format."""

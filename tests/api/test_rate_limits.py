@@ -10,6 +10,7 @@ from redis.exceptions import RedisError
 from app.api.http import rate_limits
 from app.api.http.rate_limits import RateLimiter, SharedCounts
 from app.local.ports import free_port
+from app.observability.metrics import ApiMetrics
 from app.prerequisites import ensure_operator_key
 from app.settings import Settings
 from tests.api.conftest import Caller, new_tenant, serving
@@ -61,7 +62,7 @@ def test_many_identities_push_out_the_one_that_was_not_used_for_longest(
 
 async def test_two_processes_share_one_limit(broker_url: str, clock: Clock) -> None:
     one, two = limiter(clock), limiter(clock)
-    counts = [SharedCounts([each], broker_url, clock=clock) for each in (one, two)]
+    counts = [SharedCounts([each], broker_url, ApiMetrics(), clock=clock) for each in (one, two)]
     one.hit("a")
     two.hit("a")
     for each, count in ((one, counts[0]), (two, counts[1]), (one, counts[0])):
@@ -77,7 +78,7 @@ async def test_limiters_count_apart_and_their_counts_end_with_the_window(
 ) -> None:
     ones, twos = ([limiter(clock, "x"), limiter(clock, "y")] for _ in range(2))
     for limits in (ones, twos):
-        counts = SharedCounts(limits, broker_url, clock=clock)
+        counts = SharedCounts(limits, broker_url, ApiMetrics(), clock=clock)
         for hits, each in enumerate(limits, 1):
             for _ in range(hits):
                 each.hit("a")
@@ -91,12 +92,32 @@ async def test_limiters_count_apart_and_their_counts_end_with_the_window(
 
 async def test_without_redis_each_process_counts_alone_and_forgets_nothing(clock: Clock) -> None:
     limits = limiter(clock)
-    counts = SharedCounts([limits], f"redis://127.0.0.1:{free_port()}", clock=clock)
+    counts = SharedCounts([limits], f"redis://127.0.0.1:{free_port()}", ApiMetrics(), clock=clock)
     limits.hit("a")
     with pytest.raises((RedisError, OSError)):
         await counts.sync()
     assert limits.hit("a").remaining == 1
     await counts.close()
+
+
+async def test_whether_redis_answers_is_known_without_a_request_for_as_long_as_it_is_away(
+    broker_url: str, clock: Clock
+) -> None:
+    metrics = ApiMetrics()
+    with running(broker_url) as proxy:
+        counts = SharedCounts([limiter(clock)], proxy.url, metrics, clock=clock)
+
+        async def answers() -> float | None:
+            clock.now += 5
+            await counts.keep_in_step()
+            return metrics.registry.get_sample_value("gpulease_redis_up")
+
+        assert await answers() == 1
+        proxy.refuse("LOADING")
+        assert [await answers() for _ in range(3)] == [0, 0, 0]
+        proxy.relent()
+        assert await answers() == 1
+        await counts.close()
 
 
 @pytest.mark.parametrize("command", ["HINCRBY", "EXPIRE"])
@@ -107,7 +128,7 @@ async def test_what_redis_refuses_is_counted_once_later(
     limits = RateLimiter("100/hour", name="test", clock=clock)
     replies = sorted(set(REPLIES) - ENDING)
     with running(broker_url) as proxy:
-        counts = SharedCounts([limits], proxy.url, clock=clock)
+        counts = SharedCounts([limits], proxy.url, ApiMetrics(), clock=clock)
         for reply in replies:
             limits.hit("a")
             proxy.refuse(reply, command)

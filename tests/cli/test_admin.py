@@ -246,6 +246,11 @@ def test_ended_orphans_are_shown_with_their_cost(api: FakeApi, cli: Cli) -> None
     assert _last(api, "GET", "/v1/ops/orphans").query["gone"] == ["true"]
     assert "550.00" in shown
     assert "ended" in shown
+    untagged = {**orphan, "cause": "copied_tags"}
+    api.documents["GET", "/v1/ops/orphans"] = _one(untagged)
+    assert "not listed since" in " ".join(cli("ops", "orphans").stdout.split()), "it may run on without our tags"
+    api.documents["GET", "/v1/ops/orphans"] = _one({**untagged, "end_requested_at": "2026-06-01T09:59:00Z"})
+    assert "not listed since" not in " ".join(cli("ops", "orphans").stdout.split())
     cli("ops", "orphans", "--open")
     assert "gone" not in _last(api, "GET", "/v1/ops/orphans").query
 
@@ -275,6 +280,20 @@ def test_brakes_are_pulled_and_let_go(
     assert cli("ops", *arguments).exit_code == 0
     asked = _last(api, method, path)
     assert (asked.body, asked.key) == (body, OPERATOR_KEY)
+
+
+def test_a_cordon_answers_with_what_it_did(api: FakeApi, cli: Cli) -> None:
+    """And not with everything that is known of each region."""
+    quotas = [{"code": f"L-{number}", "limit": 64} for number in range(40)]
+    account = {"name": "main", "state": "ok", "cordoned": None, "regions": [{"region": "r1", "service_quotas": quotas}]}
+    path = ("PUT", "/v1/ops/accounts/main/cordon")
+    api.documents[path] = {**account, "cordoned": {"by": "key_1", "since": "2026-06-01T11:00:00Z", "note": "rotten"}}
+    shown = cli("ops", "cordon", "main", "--note", "rotten").stdout
+    assert "by key_1: rotten" in shown
+    assert "cordoned" in shown
+    assert "L-1" not in shown
+    api.documents[path] = account
+    assert "allowed" in cli("ops", "cordon", "main", "--off").stdout
 
 
 def test_connection_options_stand_before_or_after_the_command(api: FakeApi, cli: Cli) -> None:

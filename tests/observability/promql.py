@@ -2,7 +2,7 @@
 
 Only that Prometheus extrapolates `rate` and `increase` to the ends of their range is left out.
 Selectors with all four matchers, `rate` and `increase` over two scrapes, max, min and sum with or without `by`, `absent`,
-`histogram_quantile`, one-to-one division, and a comparison with a number.
+`histogram_quantile`, one-to-one division, a comparison with a number, and `and`.
 """
 
 import math
@@ -59,7 +59,7 @@ def scrape(at: float, *texts: str) -> Scrape:
 def evaluate(expression: str, *scrapes: Scrape) -> Vector:
     """The samples of an expression at the last scrape; an alert fires for each. Raises UnknownForm."""
     parser = _Parser(expression, scrapes)
-    found = parser.comparison()
+    found = parser.conjunction()
     parser.expect("")
     assert isinstance(found, dict), "an alert's expression is a vector"
     return found
@@ -69,7 +69,7 @@ def names(expression: str) -> set[str]:
     """The metrics that an expression asks for."""
     asked = _Asked()
     parser = _Parser(expression, [Scrape(0, asked), Scrape(1, asked)])
-    parser.comparison()
+    parser.conjunction()
     parser.expect("")
     return asked.names
 
@@ -95,6 +95,17 @@ class _Parser:
         found = self._next()
         if found != token:
             raise UnknownForm(f"{token or 'the end'} expected, not {found}")
+
+    def conjunction(self) -> Vector | float:
+        """Of the left vector the samples whose labels the right one has too."""
+        left = self.comparison()
+        while self._peek() == "and":
+            self._next()
+            right = self.comparison()
+            if not isinstance(left, dict) or not isinstance(right, dict):
+                raise UnknownForm("only vectors are joined with `and`")
+            left = {labels: value for labels, value in left.items() if labels in right}
+        return left
 
     def comparison(self) -> Vector | float:
         left = self._quotient()

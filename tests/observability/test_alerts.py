@@ -5,8 +5,9 @@ from typing import Any
 import pytest
 import yaml
 
+from app.observability.metrics import ApiMetrics
 from tests.house.sources import ROOT
-from tests.observability.promql import evaluate, names
+from tests.observability.promql import Scrape, evaluate, names, scrape
 from tests.observability.world import SITUATIONS, World
 
 RULES = ROOT / "docs" / "alerts" / "gpulease.rules.yml"
@@ -46,6 +47,41 @@ async def test_each_alert_is_silent_until_its_situation_comes_and_fires_then(wor
         asked |= names(expression)
         told |= set(before[-1].samples)
     assert asked <= told, "an alert asks for a metric that nobody tells"
+
+
+STEP = 15.0
+"""Seconds between two scrapes of the replay."""
+
+
+def _seconds(duration: str | None) -> float:
+    return float(duration[:-1]) * {"s": 1, "m": 60, "h": 3600}[duration[-1]] if duration else 0.0
+
+
+def _firing(rule: dict[str, Any], scrapes: list[Scrape]) -> list[float]:
+    """The times of the scrapes at which Prometheus would have the alert firing: true for as long as `for` says."""
+    firing, since = [], None
+    for count, one in enumerate(scrapes, 1):
+        recent = [each for each in scrapes[:count] if each.at > one.at - 600]
+        true = bool(evaluate(rule["expr"], *recent))
+        since = (one.at if since is None else since) if true else None
+        if since is not None and one.at - since >= _seconds(rule.get("for")):
+            firing.append(one.at)
+    return firing
+
+
+@pytest.mark.parametrize(("outage", "pages"), [(30.0, False), (90.0, False), (600.0, True)])
+def test_errors_page_during_an_outage_and_not_after_it(outage: float, pages: bool) -> None:
+    """A hundred requests between two scrapes; in the outage all of them fail."""
+    begins, metrics, scrapes = 600.0, ApiMetrics(), []
+    for number in range(100):
+        at = number * STEP
+        status = 503 if begins <= at < begins + outage else 200
+        for _ in range(100):
+            metrics.request("GET", "/v1/leases", status, 0.01)
+        scrapes.append(scrape(at, metrics.text().decode()))
+    firing = _firing(ALERTS["GpuleaseApiFails"], scrapes)
+    assert bool(firing) is pages
+    assert all(begins < at <= begins + outage + 120 for at in firing)
 
 
 @pytest.mark.parametrize("name", ALERTS)

@@ -116,8 +116,11 @@ class World:
         self.calls(10)
         self.calls(5, "OutcomeUnknown")
 
-    def dropped_hints(self) -> None:
-        self.app.state.metrics.hint("dropped")
+    def no_redis(self) -> None:
+        """The process, which asks Redis all the time, learns nothing else until `answer_again`."""
+        metrics = self.app.state.metrics
+        metrics.redis_answered(up=False)
+        vars(metrics)["redis_answered"] = lambda **_: None
 
     def buggy(self) -> None:
         """A bug that nobody expects, once a minute."""
@@ -134,6 +137,8 @@ class World:
         self.database_answers = False
 
     def answer_again(self) -> None:
+        if vars(self.app.state.metrics).pop("redis_answered", None):
+            self.app.state.metrics.redis_answered(up=True)
         self.api_answers = self.database_answers = True
 
     def drifted(self) -> None:
@@ -199,7 +204,7 @@ SITUATIONS: Mapping[str, Break] = {
         "INSERT INTO account (name, provider, config, state) VALUES ('azure', 'azure', '{}', 'ok') ON CONFLICT DO NOTHING"
     ),
     "GpuleaseApiFails": World.failing_requests,
-    "GpuleaseHintsDropped": World.dropped_hints,
+    "GpuleaseRedisDown": World.no_redis,
     "GpuleaseStepsFail": World.buggy,
     "GpuleaseCloudCallsFail": World.failing_calls,
     "GpuleaseNoCapacity": lambda world: world.refused("ProviderQuotaExceeded"),

@@ -12,9 +12,11 @@ from dataclasses import dataclass
 import redis.asyncio
 import structlog
 from redis import DriverInfo
+from redis.asyncio.client import Pipeline
 from redis.exceptions import RedisError
 
 from app.domain.request_rates import RequestRate
+from app.observability.metrics import ApiMetrics
 
 SYNC_SECONDS = 0.25
 _PAUSE_SECONDS = 5.0
@@ -116,11 +118,18 @@ class SharedCounts:
     """Keeps the limiters of this process in step with those of others, over one connection."""
 
     def __init__(
-        self, limiters: Iterable[RateLimiter], broker_url: str, *, clock: Callable[[], float] = time.time
+        self,
+        limiters: Iterable[RateLimiter],
+        broker_url: str,
+        metrics: ApiMetrics,
+        *,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         self._limiters = tuple(limiters)
+        self._metrics = metrics
         self._clock = clock
         self._silent_until = 0.0
+        self._asked_at = 0.0
         self._endless: dict[str, tuple[int, float]] = {}
         """Keys in Redis that have no end yet: the seconds that they are to last, and until when that is tried."""
         self._redis = redis.asyncio.Redis.from_url(
@@ -135,6 +144,7 @@ class SharedCounts:
             await self.sync()
         except (RedisError, OSError) as error:
             self._silent_until = self._clock() + _PAUSE_SECONDS
+            self._metrics.redis_answered(up=False)
             _log.warning("rate limits are counted by this process alone", error=type(error).__name__)
 
     async def sync(self) -> None:
@@ -150,21 +160,37 @@ class SharedCounts:
         sent = [(each.key, *window, window[1].pending) for each in counted for window in each.windows.items()]
         ends = list(self._endless.items())
         async with self._redis.pipeline(transaction=False) as pipeline:
-            for key, identity, _, amount in sent:
-                pipeline.hincrby(key, identity, amount)
-            for key, (seconds, _) in ends:
-                pipeline.expire(key, seconds)
+            self._ask(pipeline, sent, ends, now)
             answers = await pipeline.execute(raise_on_error=False)
         refused = [answer for answer in answers if isinstance(answer, Exception)]
         for (_, _, window, amount), total in zip(sent, answers, strict=False):
             if total not in refused:
                 window.total = int(total)
                 window.pending -= amount
-        for (key, _), answer in zip(ends, answers[len(sent) :], strict=True):
+        for (key, _), answer in zip(ends, answers[len(sent) :], strict=False):
             if answer not in refused:
                 del self._endless[key]
         if refused:
             raise refused[0]
+        if answers:
+            self._metrics.redis_answered(up=True)
+
+    def _ask(
+        self,
+        pipeline: Pipeline,
+        counts: Iterable[tuple[str, str, _Window, int]],
+        ends: Iterable[tuple[str, tuple[int, float]]],
+        now: float,
+    ) -> None:
+        """Asks Redis something every few seconds, although no request has come: whether it answers is then known."""
+        for key, identity, _, amount in counts:
+            pipeline.hincrby(key, identity, amount)
+        for key, (seconds, _) in ends:
+            pipeline.expire(key, seconds)
+        if not len(pipeline) and now >= self._asked_at + _PAUSE_SECONDS:
+            pipeline.ping()
+        if len(pipeline):
+            self._asked_at = now
 
     async def close(self) -> None:
         """Closes the connection."""

@@ -101,12 +101,12 @@ OFFERINGS = counted_offerings()
 
 PROCESSES = text(
     f"""
-    SELECT kind, count(*) FILTER (WHERE seen_at > now() - interval '60 seconds') AS processes,
+    SELECT kind, count(*) FILTER (WHERE seen_at > now() - interval '15 seconds') AS processes,
            min({_AGE.format("seen_at")}) AS age
     FROM worker_heartbeat GROUP BY kind
     """
 )
-"""Processes with a heartbeat within the last minute, and the age in seconds of the latest heartbeat."""
+"""Processes with a heartbeat within the last 15 seconds, and the age in seconds of the latest heartbeat."""
 
 JOBS = text(
     f"""

@@ -75,8 +75,12 @@ _ROWS = """
     wanted AS (
         SELECT * FROM rows
         WHERE (CAST(:tenant_id AS text) IS NULL OR tenant_id = :tenant_id)
-            AND (CAST(:kind AS text) IS NULL OR kind = :kind))
+            AND (CAST(:kind AS text) IS NULL OR kind = :kind)),
+    -- what the provider has refunded costs nothing
+    orphans AS (
+        SELECT provider, resource_id FROM wanted WHERE kind = 'cloud_only' AND ours GROUP BY 1, 2 HAVING sum(invoiced) > 0)
 """
+_ORPHAN = "kind = 'cloud_only' AND ours AND (provider, resource_id) IN (SELECT provider, resource_id FROM orphans)"
 
 _ITEMS = text(
     _ROWS
@@ -90,21 +94,21 @@ _ITEMS = text(
 
 _TOTALS = text(
     _ROWS
-    + """
+    + f"""
     SELECT tenant_id, sum(estimated) AS estimated, sum(invoiced) AS invoiced,
         count(DISTINCT lease_id) AS leases, count(*) AS items,
         count(*) FILTER (WHERE kind = 'gpulease_only') AS gpulease_only,
         count(DISTINCT (provider, resource_id)) FILTER (WHERE kind = 'cloud_only') AS cloud_only,
-        count(DISTINCT (provider, resource_id)) FILTER (WHERE kind = 'cloud_only' AND ours) AS unlisted,
-        coalesce(sum(invoiced) FILTER (WHERE kind = 'cloud_only' AND ours), 0) AS unlisted_cost
+        count(DISTINCT (provider, resource_id)) FILTER (WHERE {_ORPHAN}) AS unlisted,
+        coalesce(sum(invoiced) FILTER (WHERE {_ORPHAN}), 0) AS unlisted_cost
     FROM wanted GROUP BY tenant_id ORDER BY tenant_id NULLS LAST
     """
 )
 
 _COUNT_UNLISTED = text(
     _ROWS
-    + """,
-    unlisted AS (SELECT DISTINCT provider, resource_id, day FROM wanted WHERE kind = 'cloud_only' AND ours),
+    + f""",
+    unlisted AS (SELECT DISTINCT provider, resource_id, day FROM wanted WHERE {_ORPHAN}),
     lines AS (
         SELECT l.import_id, l.provider, l.resource_id, sum(l.cost) AS cost,
             min(l.import_id) OVER (PARTITION BY l.provider, l.resource_id) AS first_import

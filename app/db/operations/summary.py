@@ -18,8 +18,8 @@ from app.domain.leases import AttemptState
 
 MOST_TENANTS = 100
 _DAY = timedelta(days=1)
-_RUNNING = timedelta(minutes=1)
-"""A process without a heartbeat for this long counts as ended."""
+_RUNNING = timedelta(seconds=15)
+"""A process without a heartbeat for this long counts as ended. A process sends one every two seconds."""
 
 _LIVE_LEASES = (
     select(
@@ -83,7 +83,7 @@ HEARTBEATS = select(
     func.count().filter(worker_heartbeat.c.seen_at > func.now() - literal(_RUNNING, Interval)).label("processes"),
     func.extract("epoch", func.now() - func.max(worker_heartbeat.c.seen_at)).label("age"),
 ).group_by(worker_heartbeat.c.kind)
-"""Processes by kind with a heartbeat within the last minute, and the seconds since the latest one."""
+"""Processes by kind with a heartbeat within the last 15 seconds, and the seconds since the latest one."""
 
 ENDED = select(lease.c.state, _LEASES, literal(0).label("gpus")).where(~LIVE).group_by(lease.c.state)
 """Leases that have ended, by state, as long as they are kept."""

@@ -311,6 +311,18 @@ def test_an_alarm_is_of_the_file_with_the_fault(store: Store, tmp_path: Path) ->
         assert (metric(store), reported(store)) == (1, (1, Decimal(9)))
 
 
+@CLOUDS
+def test_an_orphan_that_the_provider_has_refunded_is_no_alarm(store: Store, tmp_path: Path, cloud: str) -> None:
+    """Whole or in parts, and on another day. What is not refunded entirely still is one."""
+    export = Export(cloud)
+    for machine, days in ((3, {6: "1.25", 7: "-1.25"}), (4, {6: "2", 7: "-0.5"}), (5, {6: "1", 7: "-0.5", 8: "-0.5"})):
+        for day, cost in days.items():
+            export.vm(machine, day, cost, installation=ours(store))
+    done = load(store, export.write(tmp_path / "focus.csv"))
+    assert (done.unlisted, done.unlisted_cost) == (1, Decimal("1.5"))
+    assert (metric(store), reported(store)) == (1, (1, Decimal("1.5")))
+
+
 IMPORTS = st.lists(
     st.tuples(
         st.sampled_from(["aws", "gcp"]),
