@@ -100,6 +100,10 @@ def brake_texts(document: Json) -> Iterable[str]:
         yield printable(f"launches stopped by {stopped.get('by')} {since(stopped.get('since')) or ''}{note}")
     if hold:
         yield printable(f"on hold {since(hold.get('since')) or ''}: {hold.get('reason')}")
+    for account in document.get("braked_accounts") or ():
+        cordon = _cordon(account)
+        if cordon:
+            yield printable(f"{account['account']} {'cordoned ' if account.get('cordoned') else ''}{cordon}")
 
 
 def event_texts(document: Json) -> Iterable[str]:

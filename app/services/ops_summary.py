@@ -36,6 +36,7 @@ class Summary:
     time_to_ready: Row
     orphan_counts: tuple[Row, ...]
     blocked_regions: tuple[Row, ...]
+    braked_accounts: tuple[Row, ...]
     stuck: tuple[Row, ...]
     heartbeats: tuple[Row, ...]
     invariants: tuple[Row, ...]
@@ -93,6 +94,7 @@ def _summary(present: _Parts, past: _Parts) -> Summary:
         time_to_ready=was["time_to_ready"][0],
         orphan_counts=now["orphan_counts"],
         blocked_regions=_timed(now["blocked_regions"], "since", "until"),
+        braked_accounts=now["braked_accounts"],
         stuck=_timed(now["stuck"], "since"),
         heartbeats=now["heartbeats"],
         event_lag=now["event_lag"][0],

@@ -238,6 +238,21 @@ async def test_a_cordon_keeps_launches_away_and_is_audited(alice: Caller, operat
     ]
 
 
+async def test_a_cordon_is_in_the_summary_until_it_is_lifted(operator: Caller, fleet: Fleet) -> None:
+    assert (await operator.get("/v1/ops/summary")).json()["braked_accounts"] == []
+    cordoned = await operator.put("/v1/ops/accounts/main/cordon", json={"cordoned": True, "note": "audit"})
+    answer = await operator.get("/v1/ops/summary")
+    keeps_to(OpsSummary, answer.content)
+    assert answer.json()["braked_accounts"] == [
+        {"account": "main", "cordoned": cordoned.json()["cordoned"], "draining": False}
+    ]
+    await operator.put("/v1/ops/accounts/main/cordon", json={"cordoned": False})
+    fleet.run("UPDATE account SET state = 'draining'")
+    assert (await operator.get("/v1/ops/summary")).json()["braked_accounts"] == [
+        {"account": "main", "cordoned": None, "draining": True}
+    ]
+
+
 async def test_the_emergency_stop_says_who_when_and_why(operator: Caller, fleet: Fleet) -> None:
     stopped = await operator.put("/v1/ops/launches", json={"stopped": True, "note": "runaway spend"})
     keeps_to(Brakes, stopped.content)

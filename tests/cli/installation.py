@@ -23,6 +23,7 @@ def a_summary(**changes: object) -> Json:
         "spend_per_hour": "634.36",
         "spend_month_to_date": "10401.77",
         "orphans": [{"cause": "lost_row", "orphans": 3}, {"cause": "leftover", "orphans": 0}],
+        "braked_accounts": [],
         "stuck": [
             {
                 "kind": "booting",

@@ -165,6 +165,20 @@ def test_a_tenant_sees_its_own_quotas(api: FakeApi, cli: Cli) -> None:
     assert _last(api, "GET", "/v1/quotas").key == TENANT_KEY
 
 
+def test_a_cordon_and_a_draining_account_are_brakes_of_the_summary(api: FakeApi, cli: Cli) -> None:
+    brake = {"by": "key_1", "since": "2026-06-01T11:00:00Z", "note": "audit"}
+    api.documents[SUMMARY] = a_summary(
+        braked_accounts=[
+            {"account": "main", "cordoned": brake, "draining": False},
+            {"account": "old", "cordoned": None, "draining": True},
+        ]
+    )
+    shown = " ".join(cli("ops", "summary").stdout.split())
+    assert "main cordoned" in shown
+    assert "by key_1: audit; old draining" in shown
+    assert "No brakes active" not in shown
+
+
 def test_the_summary_says_that_events_wait(api: FakeApi, cli: Cli) -> None:
     api.documents[SUMMARY] = a_summary(events={"unnumbered_seconds": 330.2, "webhooks_seconds": 61.0})
     shown = " ".join(cli("ops", "summary").stdout.split())

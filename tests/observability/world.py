@@ -193,6 +193,7 @@ SITUATIONS: Mapping[str, Break] = {
     "GpuleaseInvariantBroken": _sql("UPDATE invariant SET violations = 1, since = now()"),
     "GpuleaseOnHold": _sql("""UPDATE installation SET hold = '{"reason": "another timeline"}'"""),
     "GpuleaseLaunchesStopped": _sql("""UPDATE installation SET launches_stopped = '{"by": "key_1"}'"""),
+    "GpuleaseAccountCordoned": _sql("""UPDATE account SET cordoned = '{"by": "key_1"}'"""),
     "GpuleaseAccountSetAside": _sql("UPDATE account SET state = 'failing'"),
     "GpuleaseAccountBlocked": _sql("UPDATE account_region SET blocked_until = now() + interval '10 minutes'"),
     "GpuleaseDatabaseDown": World.no_database,

@@ -125,6 +125,7 @@ def _lasting(found: Summary) -> dict[str, Any]:
         "interruptions": _places(found.trouble, "interruptions"),
         "orphans": found.orphan_counts,
         "blocked": found.blocked_regions,
+        "braked_accounts": found.braked_accounts,
         "stuck": found.stuck,
         "time_to_ready": {
             "leases": ready["leases"],

@@ -236,6 +236,14 @@ class BlockedRegion(View):
     until: Annotated[Moment, Field(description="Nothing is launched there before.")]
 
 
+class BrakedAccount(View):
+    """An account at which nothing is launched, by an operator's decision. Its running leases continue."""
+
+    account: str
+    cordoned: Brake | None
+    draining: Annotated[bool, Field(description="The account is no longer in the accounts file.")]
+
+
 class OpsSummary(View):
     """A summary of the whole installation."""
 
@@ -256,6 +264,9 @@ class OpsSummary(View):
     orphans: list[OrphanCount]
     blocked: Annotated[
         list[BlockedRegion], Field(description="Regions of accounts in which the provider refuses every launch.")
+    ]
+    braked_accounts: Annotated[
+        list[BrakedAccount], Field(description="Accounts that are cordoned or no longer in the accounts file.")
     ]
     stuck: Annotated[list[StuckLease], Field(description="At most 100 leases, longest stuck first.")]
     time_to_ready: TimeToReady

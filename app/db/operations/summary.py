@@ -4,7 +4,7 @@ from datetime import timedelta
 from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import Interval, case, column, func, literal, literal_column, select, table
+from sqlalchemy import Interval, case, column, func, literal, literal_column, or_, select, table
 
 from app.db.core.compiled import with_values
 from app.db.core.reads import Query
@@ -12,7 +12,7 @@ from app.db.core.statements import AnySelect
 from app.db.leases.billing import cost, price_segments
 from app.db.operations.invariants import NOTED
 from app.db.operations.ops import BRAKES, EVENT_LAG, LIVE, OPEN, StuckAfter, stuck
-from app.db.schema.tables import account_region, attempt, lease, orphan, tenant, worker_heartbeat
+from app.db.schema.tables import account, account_region, attempt, lease, orphan, tenant, worker_heartbeat
 from app.domain.error_kinds import ErrorKind
 from app.domain.leases import AttemptState
 
@@ -78,6 +78,13 @@ BLOCKED_REGIONS = (
 )
 """The regions of accounts in which the provider refuses every launch."""
 
+BRAKED_ACCOUNTS = (
+    select(account.c.name.label("account"), account.c.cordoned, (account.c.state == "draining").label("draining"))
+    .where(or_(account.c.cordoned.is_not(None), account.c.state == "draining"))
+    .order_by(account.c.name)
+)
+"""The accounts at which nothing is launched by an operator's wish: cordoned, or no longer in the accounts file."""
+
 HEARTBEATS = select(
     worker_heartbeat.c.kind,
     func.count().filter(worker_heartbeat.c.seen_at > func.now() - literal(_RUNNING, Interval)).label("processes"),
@@ -133,6 +140,7 @@ def present(stuck_after: StuckAfter, *, stuck_limit: int) -> Query:
             "spend_now": SPEND_NOW,
             "orphan_counts": ORPHAN_COUNTS,
             "blocked_regions": BLOCKED_REGIONS,
+            "braked_accounts": BRAKED_ACCOUNTS,
             "stuck": stuck(stuck_after, limit=stuck_limit),
             "heartbeats": HEARTBEATS,
             "invariants": NOTED,
