@@ -78,6 +78,19 @@ def make_deadman_key(database_url: str) -> str:
         return _new_key(connection, Role.DEADMAN)
 
 
+def installation_keys(database_url: str) -> list[str]:
+    """A line for each live key that belongs to no tenant: id, role, when it was made and last used."""
+    with _connected(database_url) as connection:
+        connection.execute(select(func.set_config("gpulease.tenant", EVERY_TENANT, literal(value=True))))
+        rows = connection.execute(key_statements.of_no_tenant()).all()
+    return [
+        "\t".join(
+            (row.id, row.role, row.created_at.isoformat(), row.last_used_at.isoformat() if row.last_used_at else "-")
+        )
+        for row in rows
+    ]
+
+
 def bad_gpus(database_url: str, forget: Sequence[str]) -> list[str]:
     """Forgets the words of all tenants about these GPUs, with an entry in the audit log. Returns a line for each row left."""
     with _connected(database_url) as connection:

@@ -1,4 +1,4 @@
-"""The server's processes: `gpulease-server api|worker|inventory|migrate|operator-key|deadman-key|bad-gpus|deadman`."""
+"""The server's processes: `gpulease-server api|worker|inventory|migrate|operator-key|deadman-key|keys|bad-gpus|deadman`."""
 
 from app.server.main import main
 

@@ -47,6 +47,7 @@ def _parse(argv: Sequence[str]) -> tuple[str, list[str]]:
         "migrate: brings the database schema up to date (further arguments go to Alembic, instead of `upgrade head`). "
         "operator-key: makes an operator's key and prints it, this once. "
         "deadman-key: makes a key for the heartbeat of `deadman`, which opens nothing else, and prints it, this once. "
+        "keys: prints the keys of operators and of the dead-man switch, without their secrets. "
         "bad-gpus: forgets the broken GPUs that its arguments name, and prints those that are remembered. "
         "deadman: ends VMs past their tagged deadline, without a database (takes arguments of its own). "
         "prices: compares prices with a table, or writes the price lists (takes arguments of its own). "
@@ -99,6 +100,15 @@ def _deadman_key(_rest: Sequence[str]) -> None:
     sys.stdout.write(make_deadman_key(url) + "\n")
 
 
+def _keys(_rest: Sequence[str]) -> None:
+    from app.prerequisites import check_database, installation_keys  # noqa: PLC0415 - only this process needs it
+    from app.settings import load_settings  # noqa: PLC0415 - as above
+
+    url = load_settings().database_url
+    check_database(url)
+    sys.stdout.writelines(f"{line}\n" for line in installation_keys(url))
+
+
 def _bad_gpus(rest: Sequence[str]) -> None:
     from app.prerequisites import bad_gpus, check_database  # noqa: PLC0415 - only this process needs it
     from app.settings import load_settings  # noqa: PLC0415 - as above
@@ -114,6 +124,7 @@ HERE: Mapping[str, Callable[[Sequence[str]], None]] = MappingProxyType(
         "migrate": _migrate,
         "operator-key": _operator_key,
         "deadman-key": _deadman_key,
+        "keys": _keys,
         "bad-gpus": _bad_gpus,
     }
 )

@@ -64,7 +64,7 @@ def test_a_database_that_does_not_answer_is_one_line_and_exit_code_2(process: st
     assert len(said.strip().splitlines()) == 1
 
 
-@pytest.mark.parametrize("process", ["migrate", "operator-key", "deadman-key", "bad-gpus"])
+@pytest.mark.parametrize("process", ["migrate", "operator-key", "deadman-key", "keys", "bad-gpus"])
 def test_without_a_database_nothing_is_prepared(
     process: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -122,6 +122,25 @@ def test_a_dead_mans_key_is_printed_alone_and_is_no_operators(
     key = capsys.readouterr().out.strip()
     assert key.startswith("gpl_")
     assert ensure_operator_key(database_url, key) != key
+
+
+def test_keys_that_belong_to_no_tenant_are_listed_without_their_secrets(
+    database_url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(DATABASE, database_url)
+    secrets = []
+    for process in ("operator-key", "deadman-key", "operator-key"):
+        assert run([process]) == 0
+        secrets.append(capsys.readouterr().out.strip())
+    with psycopg.connect(database_url) as connection:
+        connection.execute("UPDATE api_key SET last_used_at = now() WHERE role = 'deadman'")
+        connection.execute("UPDATE api_key SET revoked_at = now() WHERE id = (SELECT min(id) FROM api_key)")
+    assert run(["keys"]) == 0
+    shown = capsys.readouterr().out
+    lines = [line.split("\t") for line in shown.splitlines()]
+    assert [line[1] for line in lines] == ["operator", "deadman"], "the newest first, none that is revoked"
+    assert [line[3] == "-" for line in lines] == [True, False]
+    assert not any(secret in shown for secret in secrets)
 
 
 def test_broken_gpus_are_listed_and_forgotten(

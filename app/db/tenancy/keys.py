@@ -81,6 +81,11 @@ def page(tenant_id: str, *, after: str | None, limit: int) -> AnySelect:
     return found.order_by(api_key.c.id.desc()).limit(limit)
 
 
+def of_no_tenant() -> AnySelect:
+    """Live keys of the installation itself, newest first: of operators and of the dead-man switch."""
+    return select(*_PUBLIC).where(api_key.c.tenant_id.is_(None), _LIVE).order_by(api_key.c.id.desc())
+
+
 def revoke(key_id: str, *, within: str | None) -> Update:
     """Ends a key of the tenant `within` (None: of any); a second time changes nothing. Answers its public columns."""
     return (
