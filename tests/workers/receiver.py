@@ -42,6 +42,10 @@ class Receiver:
         self.release.wait(60)
         return 204
 
+    def hang_with(self, status: int) -> Callable[[Got], int]:
+        """As `hang`, with another status."""
+        return lambda got: self.hang(got) and status
+
     def wait_for(self, count: int) -> None:
         assert wait_until(lambda: len(self.got) >= count, timeout=20), (count, len(self.got))
 

@@ -190,6 +190,7 @@ class Lanes:
         outcome = self._sender.send(ours.url, {**request.headers, "Content-Type": request.media_type}, request.body)
         seconds = time.monotonic() - began
         with self._database.begin() as connection:
+            connection.execute(statements.lock_webhook(lane.webhook_id))
             self._write(connection, lane, row, outcome)
             slow = seconds > _SLOW_SECONDS
             connection.execute(statements.note_speed(lane.webhook_id, lane.claim_id, slow=slow))

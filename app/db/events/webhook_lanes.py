@@ -218,6 +218,11 @@ def give_back(webhook_id: str, claim_id: UUID) -> Update:
     )
 
 
+def lock_webhook(webhook_id: str) -> AnySelect:
+    """First statement of what writes a try and the webhook: the API locks the webhook before its deliveries too."""
+    return select(webhook.c.id).where(webhook.c.id == webhook_id).with_for_update(key_share=True)
+
+
 def _ours(webhook_id: str, claim_id: UUID) -> ColumnElement[bool]:
     return and_(webhook.c.id == webhook_id, webhook.c.claim_id == claim_id)
 

@@ -1,7 +1,11 @@
 """Lanes and their threads: nobody waits for a receiver that is slow, or for a process that died."""
 
 import threading
+from datetime import timedelta
 
+import pytest
+
+from app.db.events import webhooks
 from app.db.schema.tables import webhook
 from app.local.waiting import wait_until
 from tests.databases import end_connections
@@ -75,6 +79,26 @@ def test_an_answer_that_takes_too_long_is_none_and_makes_the_webhook_slow(store:
     pass_time(store, "10 seconds")
     deliver(store)
     assert not store.row(webhook, webhook_id).slow
+
+
+@pytest.mark.parametrize("status", [204, 400, 410, 503])
+def test_a_try_and_a_replay_do_not_wait_in_a_circle(store: Store, receiver: Receiver, status: int) -> None:
+    """The API locks the webhook, then writes the delivery that has just been tried."""
+    webhook_id = make(store, receiver.url)
+    tell(store, "lease.active")
+    fan_out(store.database)
+    (row,) = log(store, webhook_id)
+    receiver.answer = receiver.hang_with(status)
+    trying = threading.Thread(target=lanes(store, seconds=30.0).run_one)
+    with store.database.begin() as replay:
+        trying.start()
+        receiver.wait_for(1)
+        replay.execute(webhooks.get(webhook_id, within=store.tenant_id, lock=True))
+        receiver.release.set()
+        store.await_lock()
+        replay.execute(webhooks.again(webhook_id, row.id, timedelta(days=3), within=store.tenant_id))
+    trying.join(30)
+    assert log(store, webhook_id)[0].tries == 1
 
 
 def test_a_lane_whose_process_died_is_taken_over(store: Store, receiver: Receiver) -> None:
