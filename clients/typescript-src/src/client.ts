@@ -15,7 +15,7 @@ export interface Options {
   /** The API key. `GPULEASE_KEY` by default. */
   key?: string;
   retries?: Partial<Retries>;
-  /** Seconds for one try: until its answer is complete, or until a stream begins. 60 by default. */
+  /** Seconds for one try: until its answer is complete, or until a stream begins. 60 by default. The seconds of a long poll come on top. */
   timeout?: number;
   /** Sends a request once, for proxies and tests. The global `fetch` by default. */
   fetch?: Fetch;

@@ -52,24 +52,27 @@ export class Events {
   }
 
   /** The events of one connection. */
-  async *#connection(position: Position, options: StreamOptions): AsyncGenerator<Event> {
-    const silence = new AbortController();
-    const signal = options.signal ? AbortSignal.any([options.signal, silence.signal]) : silence.signal;
-    const { response } = await this.#api.GET("/v1/events/stream", {
-      params: {
-        query: options.leaseId === undefined ? {} : { lease_id: options.leaseId },
-        header: position.lastId === undefined ? {} : { "Last-Event-ID": position.lastId },
-      },
-      parseAs: "stream",
-      signal,
-    });
+  async *#connection(position: Position, { leaseId, signal }: StreamOptions): AsyncGenerator<Event> {
+    const end = new AbortController();
+    const stop = () => end.abort(signal?.reason);
+    signal?.throwIfAborted();
+    signal?.addEventListener("abort", stop);
     try {
-      for await (const block of blocks(response, silence)) {
+      const { response } = await this.#api.GET("/v1/events/stream", {
+        params: {
+          query: leaseId === undefined ? {} : { lease_id: leaseId },
+          header: position.lastId === undefined ? {} : { "Last-Event-ID": position.lastId },
+        },
+        parseAs: "stream",
+        signal: end.signal,
+      });
+      for await (const block of blocks(response, end)) {
         const event = parse(block, position);
         if (event !== undefined) yield event;
       }
     } finally {
-      silence.abort();
+      signal?.removeEventListener("abort", stop);
+      end.abort();
     }
   }
 }
@@ -79,14 +82,23 @@ interface Position {
   retrySeconds: number;
 }
 
-/** The blocks of a stream. A connection that is silent for too long is aborted. */
-async function* blocks(response: Response, silence: AbortController): AsyncGenerator<string> {
+/**
+ * The blocks of a stream, until it ends or `end` is aborted. A connection that is silent for too long ends too.
+ *
+ * The end cancels the reader itself. Signals that follow `end.signal`, such as the request's, may be collected as garbage
+ * while the stream is open, and then no abort reaches the connection through them.
+ */
+async function* blocks(response: Response, end: AbortController): AsyncGenerator<string> {
   if (response.body === null) return;
   const decoder = new TextDecoder();
   const reader = response.body.getReader();
+  const cancel = () => void reader.cancel(end.signal.reason).catch(() => {});
+  end.signal.addEventListener("abort", cancel);
   for (let rest = ""; ; ) {
-    const timer = setTimeout(() => silence.abort(), SILENCE * 1000);
+    end.signal.throwIfAborted();
+    const timer = setTimeout(() => end.abort(), SILENCE * 1000);
     const { done, value } = await reader.read().finally(() => clearTimeout(timer));
+    end.signal.throwIfAborted();
     if (done) return;
     const parts = (rest + decoder.decode(value, { stream: true })).replace(/\r\n?/g, "\n").split("\n\n");
     rest = parts.pop() ?? "";

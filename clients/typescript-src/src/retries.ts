@@ -77,7 +77,7 @@ async function sendOnce(send: Fetch, request: Request, timeout: number): Promise
   let response: Response;
   let body: Uint8Array<ArrayBuffer>;
   try {
-    [response, body] = await inTime(request, timeout, async (one) => {
+    [response, body] = await inTime(request, timeout + pollSeconds(request), async (one) => {
       const begun = await send(one);
       return [begun, begun.ok && isStream(begun) ? new Uint8Array() : await bodyOf(begun)];
     });
@@ -91,6 +91,11 @@ async function sendOnce(send: Fetch, request: Request, timeout: number): Promise
     return new Response(status === 204 ? null : body, { status, statusText, headers });
   }
   return errorOf(response, new TextDecoder().decode(body));
+}
+
+/** How long the API may wait before it answers a long poll. */
+function pollSeconds(request: Request): number {
+  return Number(new URL(request.url).searchParams.get("poll_seconds")) || 0;
 }
 
 /**

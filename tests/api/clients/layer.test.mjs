@@ -1,5 +1,7 @@
 // The layer of the TypeScript client over a scripted `fetch`. Run by test_typescript.py with node --test.
 import assert from "node:assert/strict";
+import { once } from "node:events";
+import { createServer } from "node:http";
 import { test } from "node:test";
 import { Gpulease, isProblem, LeaseEndedError, ProblemError, UnreachableError, WaitTimeoutError } from "gpulease-client";
 
@@ -74,6 +76,13 @@ test("a wait reports changes, and ends with the state, the end of the lease or i
   await assert.rejects(slow.client.leases.wait(lease("queued", 1), "active", { timeout: 0 }), WaitTimeoutError);
 });
 
+test("a wait has its own time on top of that of a try", async () => {
+  const fetch = () => new Promise((resolve) => setTimeout(() => resolve(json(lease("active", 2))), 300));
+  const client = new Gpulease({ url: "http://api.test", key: "k", fetch, timeout: 0.1, retries: { attempts: 1 } });
+  assert.equal((await client.leases.wait(lease("queued", 1))).state, "active");
+  await assert.rejects(client.leases.get("lease_1"), UnreachableError);
+});
+
 test("a list reads page after page", async () => {
   const { client, requests } = scripted(
     () => json({ items: [lease("active", 1)], next_cursor: "c2" }),
@@ -103,4 +112,57 @@ test("a stream goes on after the last event when its connection breaks", async (
     if (event.sequence === 7) break;
   }
   assert.deepEqual(begun.requests.map((request) => request.headers.get("Last-Event-ID")), [null, "6"]);
+});
+
+/** A server whose streams have one event and then nothing. `closed` resolves when a client has left one. */
+async function silent(t) {
+  let leave;
+  const closed = new Promise((resolve) => (leave = resolve));
+  const seen = { streams: 0 };
+  const server = createServer((_, answer) => {
+    seen.streams += 1;
+    answer.writeHead(200, { "Content-Type": "text/event-stream" });
+    answer.write(`retry: 0\nid: ${seen.streams}\ndata: {"sequence":${seen.streams}}\n\n`);
+    answer.on("close", leave);
+  }).listen(0, "127.0.0.1");
+  await once(server, "listening");
+  t.after(() => server.closeAllConnections());
+  t.after(() => server.close());
+  return { closed, seen, client: new Gpulease({ url: `http://127.0.0.1:${server.address().port}`, key: "k" }) };
+}
+
+/** Garbage is collected, also what only finalizers hold. */
+async function collect() {
+  for (let n = 0; n < 5; n++) {
+    await new Promise((resolve) => setImmediate(resolve));
+    globalThis.gc();
+  }
+}
+
+test("an abort ends a stream that has waited for long, and its connection", { timeout: 20_000 }, async (t) => {
+  const { closed, client } = await silent(t);
+  const controller = new AbortController();
+  const events = client.events.stream({ signal: controller.signal });
+  assert.equal((await events.next()).value.sequence, 1);
+  const next = assert.rejects(events.next(), /enough/);
+  await collect();
+  controller.abort(new Error("enough"));
+  await next;
+  await closed;
+  await assert.rejects(client.events.stream({ signal: controller.signal }).next(), /enough/);
+});
+
+test("a stream that is silent for too long is opened again", { timeout: 20_000 }, async (t) => {
+  const { closed, seen, client } = await silent(t);
+  const events = client.events.stream({ signal: new AbortController().signal });
+  await events.next();
+  t.mock.timers.enable({ apis: ["setTimeout"] });
+  const next = events.next();
+  await collect();
+  t.mock.timers.tick(45_000);
+  t.mock.timers.reset();
+  assert.equal((await next).value.sequence, 2);
+  await closed;
+  assert.equal(seen.streams, 2);
+  await events.return();
 });

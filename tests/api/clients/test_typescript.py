@@ -43,5 +43,5 @@ def test_it_is_checked_with_the_version_that_it_depends_on() -> None:
 
 async def test_its_layer_retries_waits_and_streams(typescript_project: Path) -> None:
     shutil.copy(Path(__file__).with_name("layer.test.mjs"), typescript_project)
-    output = await run([node(), "--test", "--test-reporter=tap", "layer.test.mjs"], typescript_project)
+    output = await run([node(), "--expose-gc", "--test", "--test-reporter=tap", "layer.test.mjs"], typescript_project)
     assert "# fail 0" in output
