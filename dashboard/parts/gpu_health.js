@@ -1,7 +1,7 @@
 /** What is known of a lease's GPUs: the proof at the boot, the reported health, and idleness. */
 import { nudge } from "../changes.js";
 import { now } from "../clock.js";
-import { fullTime, NOTHING, shortTime, words } from "../format.js";
+import { counted, fullTime, NOTHING, shortTime, words } from "../format.js";
 import { intention, Unanswered } from "../intentions.js";
 import { mayManageLeases } from "../session.js";
 import { html, useState } from "../ui.js";
@@ -20,7 +20,7 @@ export function GpuHealth({ lease, events }) {
   return html`
     <${Panel} title="GPU check and health" wide>
       ${proof || health || utilization || idle
-        ? html`<div class="two-columns"><${Facts} rows=${[...proofRows(proof), ["Health", health && html`<${Health} health=${health} />`], ["Utilization", utilization && html`${used(utilization)}<span class="under"><${Ago} at=${utilization.at} />${utilization.refused ? `, ${utilization.refused} samples refused` : ""}</span>`], !lease.terminal && ["Idle", html`<${Idle} lease=${lease} kept=${keptUntil(events ?? [])} />`]]} /></div>`
+        ? html`<div class="two-columns"><${Facts} rows=${[...proofRows(proof), ["Health", health && html`<${Health} health=${health} />`], ["Utilization", utilization && html`${used(utilization)}<span class="under"><${Ago} at=${utilization.at} />${utilization.refused ? `, ${counted(utilization.refused, "sample")} refused` : ""}</span>`], !lease.terminal && ["Idle", html`<${Idle} lease=${lease} kept=${keptUntil(events ?? [])} />`]]} /></div>`
         : html`<${Empty} title="Nothing is reported.">${lease.request.proof === "off" ? "The request turned the GPU check off." : "The agent on the VM reports when it boots."}<//>`}
     <//>
   `;

@@ -51,7 +51,7 @@ function HeatMap({ leases }) {
       )}
     </div>
     <${Legend} />
-    ${leases.length > MOST_LEASES && html`<button type="button" class="ghost more" onClick=${() => setAll(!all)}>${all ? "Show fewer" : `Show all ${count(leases.length)} leases`}</button>`}
+    ${leases.length > MOST_LEASES && html`<button type="button" class="ghost more" onClick=${() => setAll(!all)}>${all ? "Show fewer" : `Show all ${counted(leases.length, "lease")}`}</button>`}
     <${Table} leases=${shown} />
   `;
 }

@@ -45,11 +45,11 @@ function Figures({ operator, summary, all, cooling }) {
   const ready = summary?.time_to_ready;
   return html`
     <div class="figures">
-      <${Figure} loading=${loading} name="Time to ready, p50" value=${ready && (ready.leases ? fineSpan(ready.p50_seconds) : NOTHING)} more=${ready && `${count(ready.leases)} leases in 24 h`} href=${to("leases", { state: "active" })} />
+      <${Figure} loading=${loading} name="Time to ready, p50" value=${ready && (ready.leases ? fineSpan(ready.p50_seconds) : NOTHING)} more=${ready && `${counted(ready.leases, "lease")} in 24 h`} href=${to("leases", { state: "active" })} />
       <${Figure} loading=${loading} name="Time to ready, p95" value=${ready && (ready.leases ? fineSpan(ready.p95_seconds) : NOTHING)} more="from creation to ready" href=${to("leases", { state: "active" })} />
       <${Figure} loading=${loading} name="Capacity failures" value=${summary && count(summary.capacity_failures.total)} more="24 hours" href=${to("fleet")} />
       <${Figure} loading=${loading} name="Interruptions" value=${summary && count(summary.interruptions.total)} more="by the provider, 24 hours" href=${to("fleet")} />
-      <${Figure} loading=${!all} name="Cooling off" value=${count(cooling.length)} more=${all && `of ${count(all.length)} offerings`} href=${to("capacity")} tone=${cooling.length ? "warn" : "good"} />
+      <${Figure} loading=${!all} name="Cooling off" value=${count(cooling.length)} more=${all && `of ${counted(all.length, "offering")}`} href=${to("capacity")} tone=${cooling.length ? "warn" : "good"} />
     </div>
   `;
 }
@@ -151,7 +151,7 @@ function Cell({ zones }) {
   return html`
     <td data-heat=${out.length === zones.length ? "out" : heat(launches, refusals)} title=${title}>
       ${out.length === zones.length ? html`<b>unavailable</b>` : launches + refusals ? html`<b class="num">${refusals} of ${launches + refusals}</b>` : html`<b class="muted">no launches</b>`}
-      <span class="under">${cooling.length ? html`<span class="pause">cool-off ${cooling.length}/${zones.length} · <${Left} at=${until} over="ending" soon=${0} /></span>` : ready.length ? `ready in ${span(Math.max(...ready))}` : `${zones.length} ${zones.length === 1 ? "zone" : "zones"}`}</span>
+      <span class="under">${cooling.length ? html`<span class="pause">cool-off ${cooling.length}/${zones.length} · <${Left} at=${until} over="ending" soon=${0} /></span>` : ready.length ? `ready in ${span(Math.max(...ready))}` : counted(zones.length, "zone")}</span>
     </td>
   `;
 }

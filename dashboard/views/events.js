@@ -1,6 +1,6 @@
 /** The events of a period, newest first, with filters in the address. */
 import { now } from "../clock.js";
-import { count } from "../format.js";
+import { count, counted } from "../format.js";
 import { useLive } from "../live.js";
 import { Awaited, Empty, Head } from "../parts/basics.js";
 import { EventTable } from "../parts/event_table.js";
@@ -41,7 +41,7 @@ export function Events({ me }) {
     </div></div>
     <${Awaited} live=${live} rows=${12}>
       ${items && html`
-        ${!live.data.complete && html`<p class="notice" role="status"><${Icon} name="warning" /><span>The period has more than ${count(PAGES * PAGE)} events. Only its newest ${count(PAGES * PAGE)} are shown. Choose a shorter period or a filter.</span></p>`}
+        ${!live.data.complete && html`<p class="notice" role="status"><${Icon} name="warning" /><span>The period has more than ${counted(PAGES * PAGE, "event")}. Only its newest ${count(PAGES * PAGE)} are shown. Choose a shorter period or a filter.</span></p>`}
         <div class="panel flush">
           ${items.length ? html`<${EventTable} items=${items} lease tenants=${tenants} />` : html`<${Empty} title="No event matches.">Choose a longer period, or <a href=${to("events")}>clear the filters</a>.<//>`}
         </div>

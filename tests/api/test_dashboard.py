@@ -11,6 +11,8 @@ from tests.api.conftest import Caller
 from tests.house.sources import ROOT, tracked_files
 
 FOLDER = ROOT / "dashboard"
+PLURAL = re.compile(r"\$\{(?!counted\()([a-z][^{}`]*)\} (?!(?:is|was|has|does)\b)[a-z]+s\b(?!=)")
+"""A value in a text, and a plural behind it."""
 SERVED = {
     path for path in tracked_files() if path.is_relative_to(FOLDER) and path.suffix in {".html", ".js", ".css", ".svg"}
 }
@@ -33,6 +35,13 @@ async def test_every_file_is_served_with_type_policy_and_etag(anonymous: Caller)
         same = await anonymous.get(f"/dashboard/{name}", headers={"If-None-Match": answer.headers["etag"]})
         assert (same.status_code, same.content) == (304, b"")
         assert same.headers["content-security-policy"] == POLICY
+
+
+def test_a_text_has_the_plural_of_its_number() -> None:
+    assert PLURAL.search("`${items.length} samples refused`")
+    files = [path for path in SERVED if path.suffix == ".js" and "vendor" not in path.parts]
+    plurals = {str(path): [found[0] for found in PLURAL.finditer(path.read_text())] for path in files}
+    assert not {path: found for path, found in plurals.items() if found}
 
 
 @pytest.mark.parametrize(

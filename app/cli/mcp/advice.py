@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from app.cli.errors import CliError, ProblemError
+from app.cli.errors import CliError, ProblemError, Unanswered
 from app.cli.output import printable
 from app.cli.problem_view import causes
 
@@ -39,13 +39,22 @@ def explained(error: CliError) -> str:
     Causes contain names that other people chose. A line break in a name begins no line, which would read as advice.
     """
     if not isinstance(error, ProblemError):
-        again = [_MAYBE] if error.unanswered else []
+        again = _maybe(error.unanswered)
         again += [_AGAIN] if error.passing or error.unanswered else []
         return "\n".join([*map(_one_line, error.lines()), *again])
     lines = map(_one_line, (f"{error} ({error.status} {error.code})", *causes(error)))
     advice = _ADVICE.get(error.code) or (_AGAIN if error.passing or error.unanswered else None)
-    maybe = [_MAYBE] if error.unanswered else []
-    return "\n".join([*lines, *maybe, *([f"What to do: {advice}"] if advice else [])])
+    return "\n".join([*lines, *_maybe(error.unanswered), *([f"What to do: {advice}"] if advice else [])])
+
+
+def _maybe(change: Unanswered | None) -> list[str]:
+    """What a person needs to find the result of a change whose answer was lost."""
+    if change is None:
+        return []
+    if change.key is None:
+        return [_MAYBE]
+    sent = f"{change.method} {change.path} was sent with the idempotency key {change.key}."
+    return [_MAYBE, f"{sent} The API answers the same request with that key once more, and makes no second resource."]
 
 
 def _one_line(text: str) -> str:

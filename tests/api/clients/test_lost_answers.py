@@ -102,6 +102,8 @@ async def test_the_tools_for_agents(lossy: LossyApi, fault: str) -> None:
     assert failed.is_error
     assert "a lease may exist: list_leases shows it" in failed.content[0].text
     assert "a repeated create_lease makes no second lease" in failed.content[0].text
+    (key,) = re.findall(r"POST /v1/leases was sent with the idempotency key (\S+)\.", failed.content[0].text)
+    assert {key} == set(lossy.cases[never].keys)
     _is_one_lease_at_most(lossy.cases[never], fault)
     assert not (await create(never)).is_error
     _is_one_lease(lossy.cases[never])
