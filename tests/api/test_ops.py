@@ -12,13 +12,18 @@ import psycopg
 import pytest
 from psycopg.types.json import Jsonb
 from pydantic import BaseModel
+from sqlalchemy import delete, insert
 
 from app.api.routes.ops_tenants import TenantUsePage
 from app.api.schemas.ops import Account, AccountPage, Brakes, OpsSummary, OrphanPage
+from app.db.core.ids import new_id
+from app.db.schema.tables import lease
 from app.domain.ids import is_typeid
 from app.prerequisites import ensure_operator_key
 from tests.api.conftest import Caller, MakeSettings, new_tenant, serving
 from tests.api.fleet import Fleet
+from tests.db.store import LEASE, Store, ago, ahead
+from workers.database import WorkerDatabase
 
 
 @pytest.fixture
@@ -32,6 +37,13 @@ def fleet(database_url: str) -> Fleet:
     made = Fleet(database_url)
     made.catalogue()
     return made
+
+
+@pytest.fixture
+def store(database_url: str) -> Iterator[Store]:
+    database = WorkerDatabase(database_url, pool_size=1)
+    yield Store(database)
+    database.close()
 
 
 def keeps_to(model: type[BaseModel], content: bytes) -> None:
@@ -433,3 +445,22 @@ async def test_tenants_are_listed_with_their_room_and_what_runs(alice: Caller, o
     assert shown["quotas"] == (await alice.get("/v1/quotas")).json()["items"]
     known = {"If-None-Match": first.headers["etag"]}
     assert (await operator.get("/v1/ops/tenants?limit=1", headers=known)).status_code == 304
+
+
+async def test_reports_of_the_whole_installation_name_a_limited_number(operator: Caller, store: Store) -> None:
+    """The sums count all."""
+    tenants = [store.tenant() for _ in range(101)]
+    ending = {
+        "state": "releasing",
+        "desired": "end",
+        "release_requested_at": ago("1 hour"),
+        "expires_at": ahead("1 hour"),
+    }
+    billed = {"rate_per_hour": Decimal(1), "rate_since": ago("1 minute"), "gpu_count": 1, "wait_until": ago("1 hour")}
+    own = [{"id": new_id("lease"), "tenant_id": tenants[n % 101], "name": f"t{n}"} for n in range(1001)]
+    store.run(insert(lease).values([{**LEASE, **ending, **billed, **one} for one in own]))
+    summary = (await operator.get("/v1/ops/summary")).json()
+    fleet = (await operator.get("/v1/metrics/fleet")).json()
+    store.run(delete(lease))
+    assert (len(summary["by_tenant"]), len(summary["stuck"])) == (100, 100)
+    assert (len(fleet["leases"]), fleet["gpus_paid"]) == (1000, 1001)

@@ -209,6 +209,17 @@ def test_the_deciding_samples_are_the_evidence(store: Store) -> None:
     assert (found["samples"], found["after_seconds"], found["idle_percent"]) == (60, 3600, 5)
 
 
+def test_the_evidence_has_the_last_1440_samples(store: Store) -> None:
+    lease_id = idle_lease(store)
+    run = run_of(store, lease_id)
+    step = (run.sampled_at - run.since) / 1500
+    times = [run.since + n * step for n in range(1, 1501)]
+    store.run(insert(gpu_sample).values([_sample(store, lease_id, at, 1) for at in times]))
+    with store.database.begin() as connection:
+        found = evidence(run, connection.execute(*idle_evidence.samples(lease_id, run)).all())
+    assert (len(times), len(found["at"])) == (1500, 1440)
+
+
 def _sample(store: Store, lease_id: LeaseId, at: datetime, percent: int) -> dict[str, Any]:
     values = [[percent, 2], [3, 3], [40, 40], [60, 60]]
     gpus = {"uuids": ["GPU-0", "GPU-1"], "gpu_values": values}
