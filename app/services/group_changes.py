@@ -14,12 +14,11 @@ from app.db.groups import lists, writes
 from app.db.groups.members import NewMembers, insert_members, lock_members, member_name, template
 from app.db.leases import statements, transitions
 from app.domain.event_parts import EventReason
-from app.domain.group_decisions import may_be_replaced
 from app.domain.group_events import GroupReleasing, GroupResized
-from app.domain.groups import GroupState, OnMemberLoss, Pool
+from app.domain.groups import GroupState, Pool
 from app.domain.ids import GroupId, LeaseId, TenantId
 from app.domain.lease_actions import LaterExpiry
-from app.domain.leases import TERMINAL, Desired
+from app.domain.leases import Desired
 from app.domain.reasons import Reason, ReasonCode
 from app.services import audit
 from app.services.admission import (
@@ -36,7 +35,7 @@ from app.services.cost_owners import check_cost_owner
 from app.services.errors import Conflict, GroupEnding, ResourceNotFound, TenantSuspended
 from app.services.group_creation import ACCOUNTABLE, NameConflict, check_member_names, name_conflicts
 from app.services.group_requests import check_growth
-from app.services.groups import group_key, read_group
+from app.services.groups import free_ranks, group_key, read_group
 from app.services.idempotency import IdempotencyKey, Reply, repeatable
 from app.services.lease_changes import check_extension, move_expiry, recommit, released_by
 from app.services.offering_cache import CatalogueSnapshot, OfferingCache
@@ -179,14 +178,11 @@ async def _resize(
 
 
 async def _grow(connection: AsyncConnection, principal: Principal, row: Any, size: int) -> None:
-    """Admits the additional members, or none: with the terms and the expiry that the others have.
-
-    They also fill the ranks of a formed group whose members were lost.
-    """
+    """Admits members for the free ranks, or none: with the terms and the expiry that the others have."""
     terms = (await connection.execute(*template(row.id))).one()
     if terms.ttl <= timedelta(0):
         raise GroupEnding(_TERM_OVER)
-    names = {rank: member_name(row.name, rank) for rank in await _free_ranks(connection, row, size)}
+    names = {rank: member_name(row.name, rank) for rank in await free_ranks(connection, row, size)}
     await check_member_names(connection, row.tenant_id, list(names.values()))
     minimum = {resource: Decimal(amount) for resource, amount in terms.minimum_claim.items()}
     about = {"rate": terms.minimum_rate, "max_cost": terms.max_cost, "ttl": terms.ttl}
@@ -246,31 +242,6 @@ async def _extend(connection: AsyncConnection, principal: Principal, row: Any, l
     times = {"before": {"expires_at": latest}, "after": {"expires_at": max(latest, until)}}
     await _record(connection, principal, row, "group.extend", **times)
     return [LeaseId(member.id) for member in moved]
-
-
-async def _free_ranks(connection: AsyncConnection, row: Any, size: int) -> list[int]:
-    """The ranks below `size` without a member, in order. A group that is not formed replaces its members itself.
-
-    Raises Conflict while a former member that the group does not replace still has one of them.
-    """
-    members = (await connection.execute(lists.members(row.id, within=row.tenant_id))).all()
-    formed = row.state in {GroupState.ACTIVE, GroupState.DEGRADED}
-    taken = set() if formed else set(range(row.size))
-    for member in members:
-        below = member.rank < row.size
-        if member.rank >= size or (below and not formed):
-            continue
-        if (member.leaves or not below) and not (below and _is_replaced(row, member)):
-            detail = f"The former member {member.lease_id} of rank {member.rank} is still ending: repeat the call when it has ended."
-            raise Conflict(detail, extra={"lease_id": member.lease_id}, retryable=True)
-        if member.leaves or member.state not in TERMINAL:
-            taken.add(member.rank)
-    return [rank for rank in range(size) if rank not in taken]
-
-
-def _is_replaced(row: Any, member: Any) -> bool:
-    code = None if member.reason is None else ReasonCode(member.reason["code"])
-    return may_be_replaced(OnMemberLoss(row.on_member_loss), code)
 
 
 async def _release(connection: AsyncConnection, principal: Principal, row: Any) -> list[LeaseId]:

@@ -11,13 +11,16 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from app.db.groups import lists, members
 from app.db.groups.lists import GroupFilter
 from app.domain.group_checks import parse_group_check
+from app.domain.group_decisions import may_be_replaced
 from app.domain.group_hosts import MASTER_PORT, HostFormat, MemberHost, render
-from app.domain.groups import GroupState
+from app.domain.groups import GroupState, OnMemberLoss
 from app.domain.ids import GroupId, is_typeid
+from app.domain.leases import TERMINAL
+from app.domain.reasons import ReasonCode
 from app.services.agents import Agent
 from app.services.context import ServiceContext
 from app.services.cursors import PageRequest, RowPage, cut, last_id
-from app.services.errors import FieldError, GroupNotFormed, InvalidRequest, ResourceNotFound
+from app.services.errors import Conflict, FieldError, GroupNotFormed, InvalidRequest, ResourceNotFound
 from app.services.principal import Principal
 from app.services.totals import total_count
 
@@ -123,6 +126,31 @@ async def _read(connection: AsyncConnection, group_id: str, within: str | None) 
         raise ResourceNotFound
     found: Sequence[Any] = (await connection.execute(lists.members(group_id, within=within))).mappings().all()
     return SimpleNamespace(**row, members=[SimpleNamespace(**member) for member in found])
+
+
+async def free_ranks(connection: AsyncConnection, row: Any, size: int) -> list[int]:
+    """The ranks below `size` without a member, in order. A group that is not formed replaces its members itself.
+
+    Raises Conflict while a former member that the group does not replace still has one of them.
+    """
+    rows = (await connection.execute(lists.members(row.id, within=row.tenant_id))).all()
+    formed = row.state in _FORMED
+    taken = set() if formed else set(range(row.size))
+    for member in rows:
+        below = member.rank < row.size
+        if member.rank >= size or (below and not formed):
+            continue
+        if (member.leaves or not below) and not (below and _is_replaced(row, member)):
+            detail = f"The former member {member.lease_id} of rank {member.rank} is still ending: repeat the call when it has ended."
+            raise Conflict(detail, extra={"lease_id": member.lease_id}, retryable=True)
+        if member.leaves or member.state not in TERMINAL:
+            taken.add(member.rank)
+    return [rank for rank in range(size) if rank not in taken]
+
+
+def _is_replaced(row: Any, member: Any) -> bool:
+    code = None if member.reason is None else ReasonCode(member.reason["code"])
+    return may_be_replaced(OnMemberLoss(row.on_member_loss), code)
 
 
 def hosts_of(group: Any) -> GroupHosts:
