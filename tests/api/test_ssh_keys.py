@@ -93,6 +93,14 @@ async def test_members_change_their_own_keys_and_admins_all(alice: Caller) -> No
     assert (await one.get(path)).status_code == 404
 
 
+async def test_the_ssh_keys_of_a_revoked_api_key_stay_in_the_list(alice: Caller) -> None:
+    member = await alice.member("member")
+    key = await stored(member, "theirs")
+    owner = (await member.get("/v1/me")).json()["key_id"]
+    assert (await alice.delete(f"/v1/keys/{owner}")).json()["revoked_at"] is not None
+    assert (await alice.get(PATH)).json()["items"] == [key]
+
+
 async def test_a_list_is_the_tenants_or_ones_own(alice: Caller, operator: Caller) -> None:
     member, viewer = await alice.member("member"), await alice.member("viewer")
     names = [(await stored(caller, name))["name"] for caller, name in ((alice, "a"), (member, "b"), (member, "c"))]
