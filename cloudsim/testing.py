@@ -27,7 +27,7 @@ NO_TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 """Trusts nobody: the simulator speaks plain HTTP, and reading the system's certificates takes longer than most tests."""
 
 
-_STAYS = re.compile(r"gpulease/[^/]+/closed(/|$)|gpulease-separate-|gpulease-[a-z0-9]+-closed$")
+_STAYS = re.compile(r"gpulease/[^/]+/closed(/|$)|gpulease-separate-|gpulease-[a-z0-9-]+-closed$")
 """Names at EC2, Google Cloud and Azure."""
 
 

@@ -1,8 +1,10 @@
-"""Virtual networks with their subnets. Every network exists; its name begins with its region, and it has one subnet."""
+"""Virtual networks with their subnets, and the rules of every network security group. Every network exists; its name begins with its region, and it has one subnet."""
 
 from __future__ import annotations
 
-from cloudsim.arm.call import NETWORK, Answer, Call
+from collections.abc import Iterator
+
+from cloudsim.arm.call import NETWORK, Answer, Call, Document
 from cloudsim.arm.errors import not_found
 from cloudsim.arm.facts import PROVIDER, REGIONS
 from cloudsim.world.restrictions import FREE_ADDRESSES
@@ -36,3 +38,24 @@ def get(call: Call) -> Answer:
             },
         }
     )
+
+
+def default_rules(group: str) -> Iterator[Document]:
+    """The inbound rules that Azure gives every group (Azure docs, "Network security groups overview")."""
+    for name, priority, source, destination, access in (
+        ("AllowVnetInBound", 65000, "VirtualNetwork", "VirtualNetwork", "Allow"),
+        ("AllowAzureLoadBalancerInBound", 65001, "AzureLoadBalancer", "*", "Allow"),
+        ("DenyAllInBound", 65500, "*", "*", "Deny"),
+    ):
+        properties = {
+            "provisioningState": "Succeeded",
+            "priority": priority,
+            "access": access,
+            "direction": "Inbound",
+            "protocol": "*",
+            "sourceAddressPrefix": source,
+            "sourcePortRange": "*",
+            "destinationAddressPrefix": destination,
+            "destinationPortRange": "*",
+        }
+        yield {"name": name, "id": f"{group}/defaultSecurityRules/{name}", "properties": properties}

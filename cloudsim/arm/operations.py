@@ -99,6 +99,7 @@ OPERATIONS = (
     Operation("GET", f"{_GROUP}/Microsoft.Authorization/permissions", _PERMISSIONS, permissions.permissions, (READS,)),
     Operation("GET", f"{_SUBNET}/{_OF_RESOURCE}", _PERMISSIONS, permissions.permissions, (READS,)),
     Operation("GET", f"{_RESERVATIONS}/{_OF_RESOURCE}", _PERMISSIONS, permissions.permissions, (READS,)),
+    Operation("GET", f"{_GROUPS}/{_OF_RESOURCE}", _PERMISSIONS, permissions.permissions, (READS,)),
     Operation("GET", _NETWORK, "VirtualNetworks.Get", networks.get, (READS,)),
     Operation("GET", _RESERVATIONS, "CapacityReservationGroups.Get", reservations.get, (READS,)),
     Operation(

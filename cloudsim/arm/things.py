@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from cloudsim.arm import orders, placement, views
 from cloudsim.arm.call import TYPES, Answer, Call, Handler
@@ -106,6 +107,7 @@ def put_security_group(call: Call) -> Answer:
     if region not in REGIONS:
         raise ArmError("LocationNotAvailableForResourceType", f"The provided location '{region}' is not available.")
     rules = [_rule(call, one) for one in (call.body.get("properties") or {}).get("securityRules") or ()]
+    _check_conflicts(rules)
     existing = call.resource(ResourceKind.SECURITY_GROUP)
     group = Resource(
         kind=ResourceKind.SECURITY_GROUP,
@@ -120,6 +122,17 @@ def put_security_group(call: Call) -> Answer:
     )
     call.world.add_resource(group)
     return Answer(views.resource(call.world, group), 201 if existing is None else 200)
+
+
+def _check_conflicts(rules: list[dict[str, Any]]) -> None:
+    """Two rules of one direction have no priority in common (Azure docs, "Network security groups overview")."""
+    seen: dict[tuple[object, object], object] = {}
+    for rule in rules:
+        key = (rule["properties"]["direction"], rule["properties"]["priority"])
+        if key in seen:
+            message = f"Security rule {rule['name']} conflicts with rule {seen[key]}: same priority and direction."
+            raise ArmError("SecurityRuleConflict", message)
+        seen[key] = rule["name"]
 
 
 def put_shared(kind: ResourceKind) -> Handler:
@@ -152,11 +165,14 @@ def put_shared(kind: ResourceKind) -> Handler:
     return handle
 
 
-def _rule(call: Call, rule: dict[str, object]) -> dict[str, object]:
+def _rule(call: Call, rule: dict[str, Any]) -> dict[str, Any]:
     properties = rule.get("properties")
     needed = {"priority", "access", "direction", "protocol", "destinationPortRange"}
     if not isinstance(properties, dict) or needed - set(properties):
         raise ArmError("InvalidRequestFormat", f"Security rule {rule.get('name')} lacks a required property.")
+    for end in ("source", "destination"):
+        for group in properties.get(f"{end}ApplicationSecurityGroups") or ():
+            placement.require(call, group["id"])
     group = call.id_of(TYPES[ResourceKind.SECURITY_GROUP], call.name)
     return {
         "name": rule["name"],

@@ -6,6 +6,7 @@ import uuid
 from datetime import UTC, datetime
 
 from cloudsim.arm.call import TYPES, VMS, Document
+from cloudsim.arm.networks import default_rules
 from cloudsim.arm.subscriptions import READ_ONLY, STOPPED_BY_STATE
 from cloudsim.world import Market, Resource, ResourceKind, Vm, VmState, World
 
@@ -241,7 +242,8 @@ def _address(_world: World, one: Resource) -> Document:
 
 def _security_group(world: World, one: Resource) -> Document:
     users = [{"id": nic.id} for nic in world.resources.values() if nic.spec.get("security_group") == one.id]
-    return {"securityRules": one.spec["rules"], **({"networkInterfaces": users} if users else {})}
+    own = {"securityRules": one.spec["rules"], "defaultSecurityRules": [*default_rules(one.id)]}
+    return {**own, **({"networkInterfaces": users} if users else {})}
 
 
 def _members(_world: World, _one: Resource) -> Document:

@@ -31,6 +31,7 @@ ACCEPTED = [
     'data_disk_gib = 1000\ntags = { cost_center = "4711" }\ncopy_labels = ["project"]\n',
     AZURE + f'identity_ids = ["{IN_GROUP}/Microsoft.ManagedIdentity/userAssignedIdentities/gpulease-node"]\n'
     f'disk_encryption_set_ids = {{ eastus = "{IN_GROUP}/Microsoft.Compute/diskEncryptionSets/gpulease-disks" }}\n'
+    f'network_security_group_ids = {{ eastus = "{IN_GROUP}/Microsoft.Network/networkSecurityGroups/gpus" }}\n'
     'disk_type = "StandardSSD_LRS"\ndata_disk_gib = 1000\npublic_addresses = false\ntags = { CostCenter = "4711" }\n',
 ]  # fmt: skip
 
@@ -64,6 +65,12 @@ REFUSED = [
     (GCP + 'kms_keys = { us-central1 = "disks" }', "kms_keys.us-central1"),
     (AZURE + 'identity_ids = ["gpulease-node"]', "identity_ids.0"),
     (AZURE + 'disk_encryption_set_ids = { eastus = "gpulease-disks" }', "disk_encryption_set_ids.eastus"),
+    (AZURE + 'network_security_group_ids = { eastus = "gpus" }', "network_security_group_ids.eastus"),
+    (
+        AZURE
+        + f'network_security_group_ids = {{ uksouth = "{IN_GROUP}/Microsoft.Network/networkSecurityGroups/gpus" }}',
+        "network_security_group_ids must name each region of the account",
+    ),
     (AZURE + 'disk_type = "UltraSSD_LRS"', "disk_type"),
     (AZURE + "data_disk_gib = 40000", "data_disk_gib may be 32767 at most"),
     (AZURE + 'tags = { Windows-team = "x" }', "begin with azure, microsoft or windows"),

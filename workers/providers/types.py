@@ -82,7 +82,7 @@ class GroupSpec:
 class LaunchSpec:
     """The VM that one attempt requests. `plan` converts the spec into the provider's parameters.
 
-    `allowed_cidrs`: the networks that may reach `ssh_port`. If empty, only the account's own firewall decides.
+    `allowed_cidrs`: the networks that may reach `ssh_port`. If empty, only the account's own firewall lets somebody in.
     `agent`: None if the VM runs no agent.
     `max_seconds`: the maximum run time of the VM in seconds; None: unknown. The maximum covers all extensions of the
     lease, or none of them in an account that is not extendable.

@@ -39,7 +39,6 @@ REFUSALS: Mapping[type[errors.ProviderError], str] = {
     errors.OutcomeUnknown: "InternalServerError",
 }
 LACKS = {
-    Power.SEPARATION: "VMs of one network reach each other by its usual rules",
     Power.BATCHES: "creates one VM with each call",
     Power.AT_ONCE: "a VM is accepted before a place is looked for",
     Power.MEMORY: "a deleted VM is not found any more",

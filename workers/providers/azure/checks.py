@@ -4,9 +4,16 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from app.domain.account_checks import AccountCheck, CheckSubject
-from workers.providers.azure import listings, quotas, registrations, subnet_checks
+from workers.providers.azure import listings, place_checks, quotas, registrations
 from workers.providers.azure.clients import Group
-from workers.providers.azure.rights import JOIN_SUBNET, LIST_PERMISSIONS, RESERVATION_RIGHTS, RIGHTS, is_granted
+from workers.providers.azure.rights import (
+    JOIN_SECURITY_GROUP,
+    JOIN_SUBNET,
+    LIST_PERMISSIONS,
+    RESERVATION_RIGHTS,
+    RIGHTS,
+    is_granted,
+)
 from workers.providers.azure.settings import AzureAccount
 from workers.providers.common.checks import attempt, check_images, failed, passed, refused
 from workers.providers.errors import ProviderError
@@ -32,7 +39,11 @@ def of_account(provider: Provider, group: Group, account: AzureAccount) -> Itera
     yield from registrations.check(group, account)
     yield from _check_rights(group)
     for subnet in dict.fromkeys(account.subnet_ids.values()):
-        yield _check_join(group, subnet)
+        name = subnet.rpartition("/virtualNetworks/")[2].replace("/subnets/", "/")
+        yield _check_join(group, JOIN_SUBNET, subnet, name, "the subnet")
+    for group_id in dict.fromkeys(account.network_security_group_ids.values()):
+        name = group_id.rpartition("/")[2]
+        yield _check_join(group, JOIN_SECURITY_GROUP, group_id, name, "the network security group")
     for group_id in dict.fromkeys(entry.id for entry in account.reservations if entry.id is not None):
         yield from _check_reservation_rights(group, group_id)
     yield attempt(
@@ -59,14 +70,14 @@ def _check_rights(group: Group) -> Iterator[AccountCheck]:
             yield _check_right(right, right, permissions, "the resource group")
 
 
-def _check_join(group: Group, subnet: str) -> AccountCheck:
-    """The right to put a VM into a subnet, which may be in another group."""
-    name = f"{JOIN_SUBNET} on {subnet.rpartition('/virtualNetworks/')[2].replace('/subnets/', '/')}"
+def _check_join(group: Group, right: str, resource_id: str, short_name: str, scope: str) -> AccountCheck:
+    """The right to put a VM into a subnet or a network security group, which may be in another resource group."""
+    name = f"{right} on {short_name}"
     try:
-        permissions = _permissions(group, subnet)
+        permissions = _permissions(group, resource_id)
     except ProviderError as error:
         return refused(CheckSubject.RIGHT, name, error, f"grant {LIST_PERMISSIONS} there; only the check needs it")
-    return _check_right(JOIN_SUBNET, name, permissions, "the subnet")
+    return _check_right(right, name, permissions, scope)
 
 
 def _check_reservation_rights(group: Group, group_id: str) -> Iterator[AccountCheck]:
@@ -105,7 +116,10 @@ def of_region(provider: Provider, group: Group, account: AzureAccount, region: s
         return
     offered, check = _check_offerings(provider, region)
     yield check
-    yield subnet_checks.check_subnet(group, subnet, region)
+    yield place_checks.check_subnet(group, subnet, region)
+    security_group = account.network_security_group_ids.get(region)
+    if security_group is not None:
+        yield place_checks.check_security_group(group, security_group, region, account.ssh_port)
     yield from check_images(lambda name: provider.image(region, name).id, account.images, _IMAGE)
     yield from quotas.check_region(group, offered, region)
 

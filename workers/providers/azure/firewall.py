@@ -1,11 +1,13 @@
-"""One network security group per attempt that names allowed networks: it limits which networks reach the SSH port of the VM.
+"""Network security groups that gpulease makes, and the one per attempt that names allowed networks.
+
+The group of an attempt limits which networks reach the SSH port of the VM. `groups` makes those that several VMs share.
 
 The adapter creates the group before the VM, under the VM's name, from parameters stored with the VM's. A repeat finds
 the group by name and tags. The group costs nothing. Azure deletes a group only after its network interface is gone, so
 gpulease removes the group as a leftover resource.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from ipaddress import ip_network
 from typing import Any
@@ -21,7 +23,11 @@ from workers.providers.types import LaunchSpec, Params
 
 PART = "firewall"
 """Key of the name and body of the group in the stored parameters."""
+_MEMBERS = "group-members"
+"""The rule that lets in the members of a group."""
 
+_EVERYWHERE = frozenset({"*", "Any", "0.0.0.0/0", "VirtualNetwork"})
+"""Addresses of rules that concern all VMs of a virtual network."""
 _KEYS = (tags.INSTALLATION, tags.LEASE, tags.ATTEMPT)
 _NOT_READY_SECONDS = 1.0
 
@@ -33,12 +39,53 @@ def plan(spec: LaunchSpec, vm: str, labels: dict[str, str], members: str | None 
     """
     if not spec.allowed_cidrs:
         return {}
-    body = {
-        "location": spec.region,
-        "tags": labels,
-        "properties": {"securityRules": _rules(spec.allowed_cidrs, spec.ssh_port, members)},
-    }
-    return {PART: {"name": names.security_group(vm), "body": body}}
+    return {PART: {"name": names.security_group(vm), "body": body(spec, labels, members)}}
+
+
+def body(spec: LaunchSpec, labels: dict[str, str], members: str | None) -> Params:
+    """The body of a group that lets in the networks of the spec, the `members` as in `plan`, and nothing else."""
+    rules = _rules(spec.allowed_cidrs, spec.ssh_port, members)
+    return {"location": spec.region, "tags": labels, "properties": {"securityRules": rules}}
+
+
+def is_closed(security_group: Document) -> bool:
+    """Whether a group that several VMs share still lets in the members of their group, and nothing else."""
+    rules = part(security_group, "properties").get("securityRules") or ()
+    inbound = [(rule["name"], rule["properties"]) for rule in rules if rule["properties"]["direction"] == "Inbound"]
+    admitted = {name for name, rule in inbound if rule["access"] == "Allow"}
+    return admitted <= {_MEMBERS} and any(_denies_all(rule) for _, rule in inbound)
+
+
+def connects_vms(security_group: Document, ssh_port: int) -> bool:
+    """Whether a group lets VMs of one virtual network reach more of each other than the SSH port.
+
+    Rules apply in the order of their priority, and Azure's own last rules let the virtual network in (Azure docs,
+    "Network security groups overview"). Rules about addresses and application security groups are not looked at.
+    """
+    rules = [rule["properties"] for rule in part(security_group, "properties").get("securityRules") or ()]
+    for rule in sorted(rules, key=lambda rule: int(rule["priority"])):
+        if rule["direction"] != "Inbound" or not _concerns_vms(rule):
+            continue
+        if _denies_all(rule):
+            return False
+        if rule["access"] == "Allow" and _values(rule, "destinationPortRange") != {str(ssh_port)}:
+            return True
+    return True
+
+
+def _denies_all(rule: Mapping[str, Any]) -> bool:
+    is_everything = rule["protocol"] == "*" and _values(rule, "destinationPortRange") & {"*", "0-65535"}
+    is_everywhere = _values(rule, "destinationAddressPrefix") & _EVERYWHERE
+    return rule["access"] == "Deny" and _concerns_vms(rule) and bool(is_everything and is_everywhere)
+
+
+def _concerns_vms(rule: Mapping[str, Any]) -> bool:
+    return bool(_values(rule, "sourceAddressPrefix") & _EVERYWHERE)
+
+
+def _values(rule: Mapping[str, Any], member: str) -> set[str]:
+    """A rule has one value of a kind, or a list of them."""
+    return {value for value in (rule.get(member), *(rule.get(f"{member}es") or rule.get(f"{member}s") or ())) if value}
 
 
 def _rules(cidrs: tuple[str, ...], port: int, members: str | None) -> list[dict[str, Any]]:
@@ -52,7 +99,7 @@ def _rules(cidrs: tuple[str, ...], port: int, members: str | None) -> list[dict[
     ]
     if members is not None:
         source = {"sourceApplicationSecurityGroups": [{"id": members}]}
-        rules.append(_rule("group-members", 110, "Allow", "*", "*", source))
+        rules.append(_rule(_MEMBERS, 110, "Allow", "*", "*", source))
     return [*rules, _rule("nothing-else", 4096, "Deny", "*", "*", {"sourceAddressPrefix": "*"})]
 
 

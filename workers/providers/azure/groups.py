@@ -1,9 +1,15 @@
-"""What the members of a group share at Azure: an application security group, a proximity placement group, an availability set.
+"""What VMs share at Azure: network security groups, and what places the members of a group.
 
-InfiniBand connects only VMs of one availability set. An availability set has no zones and takes no spot VMs. Every launch
-creates what its VM needs, from parameters stored with those of the VM, under names derived from the group's id and the
-region. A repeat and the other members find it. All of it costs nothing. gpulease removes it as leftover resources when
-nothing uses it. A refused launch leaves it: other members may be about to use it.
+A VM that would have no other network security group is in the installation's own one of the region, which lets nothing in.
+Azure's default rules would otherwise let in all VMs of the virtual network. Members of a group have one of the group's,
+which lets in the members: those of the group's application security group.
+
+InfiniBand connects only VMs of one availability set. An availability set has no zones and takes no spot VMs.
+
+Every launch creates what its VM needs, from parameters stored with those of the VM. The names contain the region and the
+id of the group or of the installation. A repeat and the other VMs find it. All of it costs nothing. gpulease removes what a
+group shares as leftover resources when nothing uses it. The installation's network security group stays. A refused launch
+leaves all of it: other VMs may be about to use it.
 """
 
 import time
@@ -13,7 +19,7 @@ from typing import Any, cast
 
 from app.domain import tags
 from app.domain.offerings import Market, NetworkFabric
-from workers.providers.azure import catalogue, resource_tags
+from workers.providers.azure import catalogue, firewall, resource_tags
 from workers.providers.azure.calls import Document, known
 from workers.providers.azure.clients import Group
 from workers.providers.azure.errors import translated
@@ -24,28 +30,33 @@ from workers.providers.types import LaunchSpec, Params
 
 PART = "group"
 """Key in the stored parameters: bodies by kind, in the order in which they are created."""
-MEMBERS, NEAR, SET = "applicationSecurityGroup", "proximityPlacementGroup", "availabilitySet"
+MEMBERS, RULES = "applicationSecurityGroup", "networkSecurityGroup"
+NEAR, SET = "proximityPlacementGroup", "availabilitySet"
 """The kinds."""
 
 _PATHS = {
     MEMBERS: "Microsoft.Network/applicationSecurityGroups",
+    RULES: "Microsoft.Network/networkSecurityGroups",
     NEAR: "Microsoft.Compute/proximityPlacementGroups",
     SET: "Microsoft.Compute/availabilitySets",
 }
-_SUFFIXES = {MEMBERS: "asg", NEAR: "ppg", SET: "set"}
+_SUFFIXES = {MEMBERS: "asg", RULES: "nsg", NEAR: "ppg", SET: "set"}
+_NETWORK = frozenset({MEMBERS, RULES})
 _SAME = (tags.INSTALLATION, tags.SHARED)
 _MISSING = frozenset({"InvalidResourceReference", "NotFound", "ResourceNotFound"})
 _NOT_READY_SECONDS = 1.0
 
 
-def kinds(spec: LaunchSpec) -> tuple[str, ...]:
-    """What the VM shares with the other members. A capacity reservation places its VMs itself.
+def kinds(spec: LaunchSpec, account: AzureAccount) -> tuple[str, ...]:
+    """What the VM shares with other VMs, in the order of creation. A capacity reservation places its VMs itself.
 
+    An interface has one network security group: that of the VM's networks, else that of its group, else the account's.
     Raises NotOffered when the group requires InfiniBand and its VMs cannot be in one availability set.
     """
     group = spec.group
+    rules = () if spec.allowed_cidrs else (RULES,)
     if group is None:
-        return ()
+        return () if spec.region in account.network_security_group_ids else rules
     known_type = catalogue.load().types.get(spec.instance_type)
     has_fabric = known_type is not None and known_type.network_fabric is NetworkFabric.RDMA
     fabric = has_fabric and group.interconnect != "none" and spec.market is Market.ON_DEMAND
@@ -53,21 +64,26 @@ def kinds(spec: LaunchSpec) -> tuple[str, ...]:
         message = "Azure connects spot VMs by no InfiniBand: an availability set does not take them"
         raise NotOffered(message, code="NoInfiniBandForSpot")
     if spec.market is Market.RESERVED:
-        return (MEMBERS,)
+        return (MEMBERS, *rules)
     if fabric:
-        return (MEMBERS, NEAR, SET)
-    return (MEMBERS, NEAR) if group.placement == "cluster" else (MEMBERS,)
+        return (MEMBERS, *rules, NEAR, SET)
+    return (MEMBERS, *rules, NEAR) if group.placement == "cluster" else (MEMBERS, *rules)
 
 
 def plan(spec: LaunchSpec, account: AzureAccount, group_id: str, wanted: tuple[str, ...]) -> Params:
-    """{"group": …} for the member of a group, else nothing. `group_id`: of the resource group."""
+    """{"group": …} with what `kinds` names, else nothing. `group_id`: of the resource group."""
     if not wanted:
         return {}
-    head = {"location": spec.region, "tags": resource_tags.of_shared(spec, account)}
+    if spec.group is None:
+        labels, members = resource_tags.of_installation(spec, account), None
+    else:
+        labels, members = resource_tags.of_shared(spec, account), resource_id(spec, group_id, MEMBERS)
+    head = {"location": spec.region, "tags": labels}
     near = {"properties": {"proximityPlacementGroupType": "Standard"}}
     placed = {"proximityPlacementGroup": {"id": resource_id(spec, group_id, NEAR)}}
     bodies: dict[str, dict[str, Any]] = {
         MEMBERS: {**head, "properties": {}},
+        RULES: firewall.body(spec, labels, members),
         NEAR: {**head, **near},
         SET: {**head, "sku": {"name": "Aligned"}, "properties": placed},
     }
@@ -80,18 +96,19 @@ def vm_properties(spec: LaunchSpec, group_id: str, wanted: tuple[str, ...]) -> d
 
 
 def resource_id(spec: LaunchSpec, group_id: str, kind: str) -> str:
-    """Azure's id of what the members share."""
+    """Azure's id of what VMs share."""
     return f"{group_id}/providers/{_PATHS[kind]}/{_name(spec, kind)}"
 
 
 def _name(spec: LaunchSpec, kind: str) -> str:
     """With the region: a group that does not form in one region may form in another."""
-    assert spec.group is not None
+    if spec.group is None:
+        return f"gpulease-{spec.owner.installation}-{spec.region}-closed"
     return f"gpulease-{spec.group.group_id}-{spec.region}-{_SUFFIXES[kind]}"
 
 
 class AzureGroupResources:
-    """Creates what members share. Remembers for a minute that it exists, so that many members cost few calls."""
+    """Creates what VMs share. Remembers for a minute that it exists, so that many VMs cost few calls."""
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._known: Recent[bool] = Recent(monotonic)
@@ -101,14 +118,14 @@ class AzureGroupResources:
         """Creates `shared`, a part of the stored parameters of a launch, before the block. None: does nothing.
 
         Raises NotReady when Azure does not know what was created: the repeated launch creates it again. Raises
-        ProviderError.
+        InvalidSpec when somebody has opened the network security group: no VM starts then. Raises ProviderError.
         """
         wanted = {} if shared is None else shared
-        for kind, one in wanted.items():
-            if not self._known.get(one["name"]):
-                _ensure(group, kind, one)
-                self._known.put(one["name"], value=True)
         try:
+            for kind, one in wanted.items():
+                if not self._known.get(one["name"]):
+                    _ensure(group, kind, one)
+                    self._known.put(one["name"], value=True)
             yield
         except Refused as error:
             names = [one["name"] for one in wanted.values() if one["name"] in error.message]
@@ -125,18 +142,23 @@ def _ensure(group: Group, kind: str, wanted: Params) -> None:
     if found is None:
         found = _made(group, kind, wanted)
     theirs, ours = resource_tags.read(found.get("tags")), wanted["body"]["tags"]
-    if any(theirs.get(key) != ours[key] for key in _SAME):
+    if any(theirs.get(key) != ours.get(key) for key in _SAME):
         raise OutcomeUnknown(f"{wanted['name']} exists and is not ours", code="ForeignResource")
     state = (found.get("properties") or {}).get("provisioningState")
     if state == "Failed":
         raise Refused(f"Azure could not make {wanted['name']}", code="SharedResourceFailed")
     if state not in (None, "Succeeded"):
         raise NotReady(f"{wanted['name']} is not ready yet", code="SharedNotReady", retry_after=_NOT_READY_SECONDS)
+    if kind == RULES and not firewall.is_closed(found):
+        message = f"{wanted['name']} does not separate VMs any more: delete it, and gpulease creates it again"
+        raise InvalidSpec(message, code="SeparationChanged")
 
 
 def _operations(group: Group, kind: str) -> Any:
     if kind == MEMBERS:
         return group.network.application_security_groups
+    if kind == RULES:
+        return group.network.network_security_groups
     return group.compute.proximity_placement_groups if kind == NEAR else group.compute.availability_sets
 
 
@@ -145,7 +167,7 @@ def _made(group: Group, kind: str, wanted: Params) -> Document:
     try:
         with translated():
             operations = _operations(group, kind)
-            if kind != MEMBERS:
+            if kind not in _NETWORK:
                 return cast(Document, operations.create_or_update(group.name, name, body))
             made: Document = operations.begin_create_or_update(group.name, name, body, polling=False).result()
     except NotFound as error:

@@ -50,7 +50,7 @@ def plan(
     subnet: str,
     reservation: ReservationSettings | None = None,
 ) -> Params:
-    """JSON-able, the same for the same arguments: `name` and `vm`, `firewall` where networks are named, `group` for a member.
+    """JSON-able, the same for the same arguments: `name` and `vm`, `firewall` where networks are named, `group` for what is shared.
 
     `group`: id of the resource group. `subnet`: id of the subnet. Without identities of the account, the VM has no
     rights at Azure.
@@ -58,8 +58,9 @@ def plan(
     name = launch_name(spec.token)
     labels = resource_tags.of(spec, account)
     public_ip = spec.public_ip and account.public_addresses
-    shared = groups.kinds(spec)
-    members = groups.resource_id(spec, group, groups.MEMBERS) if shared else None
+    shared = groups.kinds(spec, account)
+    members = groups.resource_id(spec, group, groups.MEMBERS) if groups.MEMBERS in shared else None
+    security_group = _security_group(spec, account, name, group, shared)
     body: dict[str, Any] = {
         "location": spec.region,
         "properties": {
@@ -71,16 +72,24 @@ def plan(
         **({} if groups.SET in shared else places.zones(spec.region, spec.zone)),
         **_identity(account),
     }
-    labels[resource_tags.REQUEST] = _digest(
-        [body, subnet, public_ip, spec.allowed_cidrs, *([members] if members else [])]
-    )
-    made_before = firewall.plan(spec, name, labels, members)
-    interface = _interface(name, labels, subnet, public_ip=public_ip, members=members)
-    if made_before:
-        group_id = f"{group}/providers/Microsoft.Network/networkSecurityGroups/{made_before[firewall.PART]['name']}"
-        interface["properties"]["networkSecurityGroup"] = {"id": group_id}
+    labels[resource_tags.REQUEST] = _digest([body, subnet, public_ip, spec.allowed_cidrs, security_group, members])
+    interface = _interface(name, labels, subnet, security_group, public_ip=public_ip, members=members)
     body["properties"]["networkProfile"]["networkInterfaceConfigurations"] = [interface]
-    return {"name": name, "vm": body | {"tags": labels}, **made_before, **groups.plan(spec, account, group, shared)}
+    return {
+        "name": name,
+        "vm": body | {"tags": labels},
+        **firewall.plan(spec, name, labels, members),
+        **groups.plan(spec, account, group, shared),
+    }
+
+
+def _security_group(spec: LaunchSpec, account: AzureAccount, name: str, group: str, shared: tuple[str, ...]) -> str:
+    """The id of the one that the interface has."""
+    if spec.allowed_cidrs:
+        return f"{group}/providers/Microsoft.Network/networkSecurityGroups/{names.security_group(name)}"
+    if groups.RULES in shared:
+        return groups.resource_id(spec, group, groups.RULES)
+    return account.network_security_group_ids[spec.region]
 
 
 def _profiles(spec: LaunchSpec, account: AzureAccount, name: str) -> dict[str, Any]:
@@ -154,7 +163,7 @@ def _market(spec: LaunchSpec, reservation: ReservationSettings | None) -> dict[s
 
 
 def _interface(
-    name: str, labels: dict[str, str], subnet: str, *, public_ip: bool, members: str | None
+    name: str, labels: dict[str, str], subnet: str, security_group: str, *, public_ip: bool, members: str | None
 ) -> dict[str, Any]:
     configuration: dict[str, Any] = {"primary": True, "subnet": {"id": subnet}}
     if members is not None:
@@ -170,6 +179,7 @@ def _interface(
         "primary": True,
         "deleteOption": "Delete",
         "enableAcceleratedNetworking": True,
+        "networkSecurityGroup": {"id": security_group},
         "ipConfigurations": [{"name": "primary", "properties": configuration}],
     }
     return {"name": names.interface(name), "tags": labels, "properties": properties}

@@ -44,7 +44,8 @@ _NOT_ALLOWED = "AuthorizationFailed"
 def of_leases(group: Group, region: str, installation: str, lease_ids: Sequence[str] | None) -> Iterator[Leftover]:
     """Leftover resources of these leases, or of the whole installation when None.
 
-    A resource is `in_use` while another resource uses it.
+    A resource is `in_use` while another resource uses it. The network security group that all VMs of the installation
+    share names no lease. It stays.
     """
     leases = None if lease_ids is None else frozenset(lease_ids)
     named: set[str] = set()
@@ -53,7 +54,8 @@ def of_leases(group: Group, region: str, installation: str, lease_ids: Sequence[
             named.update(groups.references(document))
         tags = resource_tags.read(document.get("tags"))
         here = part(document, "location").lower() == region and tags.get(INSTALLATION) == installation
-        if here and (leases is None or tags.get(LEASE) in leases):
+        stays = kind == GROUP and LEASE not in tags
+        if here and not stays and (leases is None or tags.get(LEASE) in leases):
             in_use = _KINDS[kind][1](document) if kind in _KINDS else _is_shared_in_use(document, named)
             free = kind == GROUP or kind in _SHARED
             one = part(document, "id")

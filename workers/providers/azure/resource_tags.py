@@ -7,7 +7,7 @@ Limits (Azure docs, "Use tags to organize your Azure resources"): 50 tags a reso
 import re
 from collections.abc import Mapping
 
-from app.domain.tags import NAME
+from app.domain.tags import INSTALLATION, NAME
 from app.settings import AccountSettings
 from app.settings.account_tags import TagRules
 from workers.providers.common.tags import combine, group_tag, label_key, of_account, shared_tag, with_labels
@@ -64,6 +64,11 @@ def of_shared(spec: LaunchSpec, account: AccountSettings) -> dict[str, str]:
     """The tags of what the members of a group share: the group, the member that created it, and the account's own."""
     ours = {**spec.owner.as_tags(), **group_tag(spec), **shared_tag(spec)}
     return combine([ours, *of_account(spec, account, RULES)], _MOST_TAGS)
+
+
+def of_installation(spec: LaunchSpec, account: AccountSettings) -> dict[str, str]:
+    """The tags of what all VMs of the installation share: it belongs to no lease and no tenant."""
+    return combine([{INSTALLATION: spec.owner.installation}, account.tags], _MOST_TAGS)
 
 
 def read(found: Mapping[str, str] | None) -> dict[str, str]:

@@ -5,6 +5,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 READ_SUBSCRIPTION = "Microsoft.Resources/subscriptions/read"
+READ_SECURITY_GROUP = "Microsoft.Network/networkSecurityGroups/read"
+JOIN_SECURITY_GROUP = "Microsoft.Network/networkSecurityGroups/join/action"
+"""Both are needed on each network security group that the account names, too, which may be in another group."""
 RIGHTS = (
     READ_SUBSCRIPTION,
     "Microsoft.Compute/skus/read",
@@ -30,10 +33,10 @@ RIGHTS = (
     "Microsoft.Network/publicIPAddresses/write",
     "Microsoft.Network/publicIPAddresses/delete",
     "Microsoft.Network/publicIPAddresses/join/action",
-    "Microsoft.Network/networkSecurityGroups/read",
+    READ_SECURITY_GROUP,
     "Microsoft.Network/networkSecurityGroups/write",
     "Microsoft.Network/networkSecurityGroups/delete",
-    "Microsoft.Network/networkSecurityGroups/join/action",
+    JOIN_SECURITY_GROUP,
     "Microsoft.Network/applicationSecurityGroups/read",
     "Microsoft.Network/applicationSecurityGroups/write",
     "Microsoft.Network/applicationSecurityGroups/delete",

@@ -15,6 +15,7 @@ CAPACITY_RESERVATION_GROUP = "capacity_reservation_group"
 _IN_A_GROUP = r"(?i)^/subscriptions/[^/]+/resourceGroups/[^/]+/providers"
 _Identity = Annotated[str, Field(pattern=rf"{_IN_A_GROUP}/Microsoft\.ManagedIdentity/userAssignedIdentities/[^/]+$")]
 _EncryptionSet = Annotated[str, Field(pattern=rf"{_IN_A_GROUP}/Microsoft\.Compute/diskEncryptionSets/[^/]+$")]
+_SecurityGroup = Annotated[str, Field(pattern=rf"{_IN_A_GROUP}/Microsoft\.Network/networkSecurityGroups/[^/]+$")]
 _DiskType = Literal["Premium_LRS", "Premium_ZRS", "StandardSSD_LRS", "StandardSSD_ZRS", "Standard_LRS"]
 _LARGEST_DISK_GIB = 32_767
 """Of every disk type above (Azure docs, "Azure managed disk types")."""
@@ -35,6 +36,10 @@ class AzureAccount(AccountSettings):
     resource_group: str = Field(pattern=r"^[A-Za-z0-9_().-]{1,90}$")
     tenant_id: str | None = Field(default=None, description="The directory to sign in to, where there are several.")
     subnet_ids: dict[str, str] = Field(min_length=1, description="Region to the resource id of the VMs' subnet.")
+    network_security_group_ids: dict[str, _SecurityGroup] = Field(
+        default_factory=dict,
+        description="Region to the network security group of VMs without allowed_cidrs and group; none: lets nothing in.",
+    )
     identity_ids: tuple[_Identity, ...] = Field(
         default=(),
         description="User-assigned managed identities of every VM. Its tenant has the rights of each of them.",
@@ -55,6 +60,7 @@ class AzureAccount(AccountSettings):
     @model_validator(mode="after")
     def _settings_agree(self) -> Self:
         self.require_each_region("disk_encryption_set_ids", self.disk_encryption_set_ids)
+        self.require_each_region("network_security_group_ids", self.network_security_group_ids)
         if (self.data_disk_gib or 0) > _LARGEST_DISK_GIB:
             raise ValueError(f"data_disk_gib may be {_LARGEST_DISK_GIB} at most")
         return self

@@ -16,9 +16,9 @@ def firewalls(group: Group, vm_id: str) -> Mapping[str, Sequence[Inbound]]:
 
 
 def reaches(group: Group, source: str, target: str, port: int) -> bool:
-    """By the first rule that applies, as Azure does. The last ones are Azure's own: the network reaches all, nobody else anything.
+    """By the first rule that applies, Azure's own rules last. Without a group on the interface, the VMs of a network reach each other.
 
-    Without a group on the interface, the VMs of a network reach each other.
+    Source: Azure docs, "Network security groups overview". Subnets have no group here.
     """
     theirs = _members(group, source)
     one, rules = _security_group(group, target)
@@ -29,7 +29,7 @@ def reaches(group: Group, source: str, target: str, port: int) -> bool:
     for rule in sorted((rule["properties"] for rule in rules), key=lambda rule: rule["priority"]):
         if rule["direction"] == "Inbound" and _is_to(rule, port) and _is_from(rule, theirs, address):
             return bool(rule["access"] == "Allow")
-    return True
+    raise AssertionError("Azure's last rule applies to everything")
 
 
 def _is_to(rule: Any, port: int) -> bool:
@@ -63,7 +63,8 @@ def _security_group(group: Group, vm_id: str) -> tuple[str | None, Any]:
     if one is None:
         return None, []
     document: Any = group.network.network_security_groups.get(group.name, names.last(one))
-    return one, document["properties"]["securityRules"]
+    properties = document["properties"]
+    return one, [*properties["securityRules"], *properties["defaultSecurityRules"]]
 
 
 def _interface(group: Group, vm_id: str) -> Any:

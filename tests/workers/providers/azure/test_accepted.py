@@ -11,7 +11,7 @@ from urllib3.exceptions import NewConnectionError
 
 from app.domain.leases import VmState
 from tests.cached_settings import read_settings
-from tests.workers.providers.azure.accounts import account
+from tests.workers.providers.azure.accounts import SECURITY_GROUPS, account
 from tests.workers.providers.azure.answering import Answer, answering
 from tests.workers.providers.azure.specs import REGION, spec
 from workers.providers import errors
@@ -37,7 +37,7 @@ def answer() -> Iterator[Answer]:
 
 @pytest.fixture
 def azure(answer: Answer) -> AzureProvider:
-    return AzureProvider(account(answer.url), read_settings())
+    return AzureProvider(account(answer.url, network_security_group_ids=SECURITY_GROUPS), read_settings())
 
 
 def record(azure: AzureProvider, provisioning: str = "Creating", **properties: Any) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import pytest
 
 from app.domain.leases import VmState
 from tests.cached_settings import read_settings
-from tests.workers.providers.azure.accounts import account
+from tests.workers.providers.azure.accounts import SECURITY_GROUPS, account
 from tests.workers.providers.azure.answering import Answer, answering
 from tests.workers.providers.azure.specs import REGION, spec
 from tests.workers.providers.samples import owner
@@ -30,7 +30,9 @@ ROWS = [
 
 
 def provider(url: str, call_timeout: float = 60.0) -> AzureProvider:
-    return AzureProvider(account(url), read_settings(call_timeout=call_timeout))
+    return AzureProvider(
+        account(url, network_security_group_ids=SECURITY_GROUPS), read_settings(call_timeout=call_timeout)
+    )
 
 
 @pytest.fixture(scope="module")

@@ -148,7 +148,6 @@ def test_networks_make_a_group_of_their_own_that_lets_nothing_else_in() -> None:
     assert seen == [("Allow", "22", ["203.0.113.0/24"]), ("Allow", "22", ["2001:db8::/32"]), ("Deny", "*", None)]
     attached = interface(params)["properties"]["networkSecurityGroup"]["id"]
     assert attached == f"{GROUP_ID}/providers/Microsoft.Network/networkSecurityGroups/{group['name']}"
-    assert "networkSecurityGroup" not in interface(plan())["properties"]
 
 
 def test_other_parameters_are_another_request_under_the_same_name() -> None:

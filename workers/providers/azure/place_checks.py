@@ -1,6 +1,7 @@
-"""The check of a region's subnet: it exists in the region, is ready, and has free addresses.
+"""The checks of a region's subnet and network security group.
 
-Source of the fields: Network REST reference, "Virtual Networks - Get".
+The subnet exists in the region, is ready, and has free addresses. The group lets no VM into another one. Source of the
+fields: Network REST reference, "Virtual Networks - Get" and "Network Security Groups - Get".
 """
 
 import ipaddress
@@ -9,10 +10,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from app.domain.account_checks import AccountCheck, CheckSubject
-from workers.providers.azure import listings
+from workers.providers.azure import firewall, listings, names
 from workers.providers.azure.calls import part
 from workers.providers.azure.clients import Group
-from workers.providers.azure.rights import READ_NETWORK
+from workers.providers.azure.rights import READ_NETWORK, READ_SECURITY_GROUP
 from workers.providers.common.checks import failed, not_checked, passed, refused
 from workers.providers.errors import CredentialsRejected, NotFound, ProviderError
 
@@ -25,6 +26,7 @@ _RESERVED = 5
 """Addresses of each subnet that Azure keeps (Azure docs, "Virtual network FAQ")."""
 _READY = "Succeeded"
 _CORRECT = "correct `subnet_ids` of this account"
+_CORRECT_GROUP = "correct `network_security_group_ids` of this account"
 
 
 def check_subnet(group: Group, subnet_id: str, region: str) -> AccountCheck:
@@ -39,6 +41,24 @@ def check_subnet(group: Group, subnet_id: str, region: str) -> AccountCheck:
     except ProviderError as error:
         return _unread(name, error)
     return _check_in(network, name, match["subnet"], region)
+
+
+def check_security_group(group: Group, group_id: str, region: str, ssh_port: int) -> AccountCheck:
+    """The network security group that the account names for VMs of the region."""
+    name = names.last(group_id)
+    try:
+        found = listings.resource(group, group_id, listings.NETWORK)
+        location = part(found, "location")
+    except NotFound:
+        return failed(CheckSubject.FIREWALL, name, "the network security group does not exist", _CORRECT_GROUP)
+    except ProviderError as error:
+        return refused(CheckSubject.FIREWALL, name, error, f"grant {READ_SECURITY_GROUP} on the group")
+    if location != region:
+        return failed(CheckSubject.FIREWALL, name, f"it lies in {location}, not in {region}", _CORRECT_GROUP)
+    if firewall.connects_vms(found, ssh_port):
+        fix = "add an inbound rule that denies all traffic from VirtualNetwork; groups of VMs do not use this group"
+        return failed(CheckSubject.FIREWALL, name, "it lets the VMs of all tenants reach each other", fix)
+    return passed(CheckSubject.FIREWALL, name, location)
 
 
 def _unread(name: str, error: ProviderError) -> AccountCheck:
