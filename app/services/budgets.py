@@ -38,6 +38,7 @@ from app.services.errors import Conflict, FieldError, Forbidden, InvalidRequest,
 from app.services.idempotency import Created, IdempotencyKey, Stored, replay, store
 from app.services.preconditions import IfMatch
 from app.services.principal import Principal
+from app.services.suspension import lock_own
 from app.services.totals import total_count
 
 _KIND = "budgets"
@@ -94,9 +95,10 @@ class BudgetService:
     ) -> dict[str, Any]:
         """`values`: any of amount, thresholds, when_exceeded. An amount below what is held is accepted.
 
-        Raises ResourceNotFound, VersionConflict, Forbidden, KeyHasBudget, InvalidRequest.
+        Raises ResourceNotFound, VersionConflict, TenantSuspended, Forbidden, KeyHasBudget, InvalidRequest.
         """
         async with self._database.transaction(principal.tenant_id) as connection:
+            await lock_own(connection, principal)
             before = await _locked(connection, principal, budget_id)
             if_match.check(budget_id, before["version"])
             await _check_owner(connection, principal, before)
@@ -119,9 +121,10 @@ class BudgetService:
         await _record(connection, principal, "budget.change", before, before=was, after=now)
 
     async def remove(self, principal: Principal, budget_id: str) -> None:
-        """Its leases hold nothing of it any more. Raises ResourceNotFound, Forbidden, KeyHasBudget."""
+        """Its leases hold nothing of it any more. Raises ResourceNotFound, TenantSuspended, Forbidden, KeyHasBudget."""
         _check_id(budget_id)
         async with self._database.transaction(principal.tenant_id) as connection:
+            await lock_own(connection, principal)
             tenant_id = (await _read(connection, principal, budget_id))["tenant_id"]
             await connection.run_sync(commitments.lock_tenant, tenant_id)
             before = await _locked(connection, principal, budget_id)

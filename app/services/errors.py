@@ -129,7 +129,8 @@ class TenantSuspended(ServiceError):
 
     code, status = "tenant_suspended", 403
     advice = (
-        "The tenant gets no VM and no more time for one, and creates no API keys and webhooks. Contact the operator."
+        "The tenant gets no VM and no more time for one. It changes nothing but to end or restrict what it has. Contact the"
+        " operator."
     )
 
 

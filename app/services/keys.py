@@ -24,7 +24,7 @@ from app.services.cursors import PageRequest, RowPage, cut, last_id
 from app.services.errors import Conflict, FieldError, Forbidden, InvalidRequest, ResourceNotFound
 from app.services.idempotency import Created, IdempotencyKey, Stored, replay, store
 from app.services.principal import Principal, Role
-from app.services.suspension import lock_for_creation
+from app.services.suspension import lock_active
 from app.services.totals import total_count
 
 MOST = 1000
@@ -138,7 +138,7 @@ async def _check_tenant(connection: AsyncConnection, principal: Principal, tenan
 
 async def _check_room(connection: AsyncConnection, principal: Principal, tenant_id: str) -> None:
     """The tenant's row is locked, so that two who ask at once do not both get the last place. Raises Conflict."""
-    await lock_for_creation(connection, principal, tenant_id)
+    await lock_active(connection, principal, tenant_id)
     if (await connection.execute(statements.count(tenant_id))).scalar_one() >= MOST:
         raise Conflict(f"A tenant has at most {MOST} API keys that are neither revoked nor expired: revoke one.")
 

@@ -10,16 +10,16 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.db.core.ids import new_id
 from app.db.tenancy import ssh_keys as statements
-from app.db.tenancy import tenants as tenant_statements
 from app.domain.ids import is_typeid
 from app.domain.ssh_keys import MOST_STORED, fingerprint
 from app.services import audit
-from app.services.acting_tenant import unknown_tenant, whose
+from app.services.acting_tenant import whose
 from app.services.context import ServiceContext
 from app.services.cursors import PageRequest, RowPage, cut, last_id
 from app.services.errors import Conflict, Forbidden, NameTaken, ResourceNotFound
 from app.services.idempotency import Created, IdempotencyKey, Stored, replay, store
 from app.services.principal import Principal, Role
+from app.services.suspension import lock_active, lock_own
 from app.services.totals import total_count
 
 _KIND = "ssh_keys"
@@ -44,7 +44,7 @@ class SshKeyService:
         self._database = context.database
 
     async def create(self, principal: Principal, new: NewSshKey, key: IdempotencyKey | None) -> Created:
-        """The row. Raises ResourceNotFound, InvalidRequest, NameTaken, Conflict."""
+        """The row. Raises ResourceNotFound, TenantSuspended, InvalidRequest, NameTaken, Conflict."""
         tenant_id = whose(principal, new.tenant_id)
         values = {
             "id": new_id("sshkey"),
@@ -94,9 +94,10 @@ class SshKeyService:
         return dict(rows[0])
 
     async def change(self, principal: Principal, ssh_key_id: str, values: dict[str, Any]) -> dict[str, Any]:
-        """`values`: name, default or both. Raises ResourceNotFound, Forbidden, NameTaken."""
+        """`values`: name, default or both. Raises ResourceNotFound, TenantSuspended, Forbidden, NameTaken."""
         _check_id(ssh_key_id)
         async with self._database.transaction(principal.tenant_id) as connection:
+            await lock_own(connection, principal)
             before = await _locked(connection, principal, ssh_key_id)
             if all(before[name] == value for name, value in values.items()):
                 return dict(before)
@@ -119,21 +120,15 @@ class SshKeyService:
             await _record(connection, principal, "ssh_key.delete", before, before=_audited(before))
 
 
-async def _lock_tenant(connection: AsyncConnection, principal: Principal, tenant_id: str) -> None:
-    """Changes of one tenant's set of keys happen one after the other."""
-    tenant = tenant_statements.get(tenant_id, within=principal.tenant_id, lock=True)
-    if (await connection.execute(tenant)).first() is None:
-        raise unknown_tenant()
-
-
 async def _check_count(connection: AsyncConnection, principal: Principal, tenant_id: str) -> None:
-    await _lock_tenant(connection, principal, tenant_id)
+    """Changes of one tenant's set of keys happen one after the other."""
+    await lock_active(connection, principal, tenant_id)
     if (await connection.execute(statements.count(tenant_id))).scalar_one() >= MOST_STORED:
         raise Conflict(f"A tenant has at most {MOST_STORED} SSH keys: delete one.")
 
 
 async def _check_name(connection: AsyncConnection, principal: Principal, tenant_id: str, name: str) -> None:
-    await _lock_tenant(connection, principal, tenant_id)
+    await lock_active(connection, principal, tenant_id)
     if (await connection.execute(statements.name_holder(tenant_id, name))).first() is not None:
         raise _name_taken(name)
 

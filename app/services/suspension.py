@@ -1,4 +1,4 @@
-"""What suspending a tenant does to its leases, and what it keeps the tenant from creating."""
+"""What suspending a tenant does to its leases, and what it keeps the tenant from changing."""
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -26,10 +26,10 @@ async def end_leases_of(
     return ended
 
 
-async def lock_for_creation(connection: AsyncConnection, principal: Principal, tenant_id: str) -> None:
-    """Locks the tenant before it gets a key or a webhook. Operators may create them for a suspended tenant.
+async def lock_active(connection: AsyncConnection, principal: Principal, tenant_id: str) -> None:
+    """Locks the tenant before a change that neither ends nor restricts anything. Operators may change what a suspended one has.
 
-    Raises InvalidRequest for an unknown tenant of the body, TenantSuspended.
+    Call it before other rows are locked. A suspension that begins meanwhile waits for the end of the transaction. Raises InvalidRequest for an unknown tenant of the body, TenantSuspended.
     """
     found = await connection.execute(tenants.get(tenant_id, within=principal.tenant_id, lock=True))
     row = found.first()
@@ -37,3 +37,9 @@ async def lock_for_creation(connection: AsyncConnection, principal: Principal, t
         raise unknown_tenant()
     if row.status == "suspended" and not principal.is_operator:
         raise TenantSuspended
+
+
+async def lock_own(connection: AsyncConnection, principal: Principal) -> None:
+    """As `lock_active`, for a change of something that the principal's tenant has. Does nothing for operators."""
+    if principal.tenant_id is not None:
+        await lock_active(connection, principal, principal.tenant_id)

@@ -25,7 +25,7 @@ from app.services.errors import Conflict, FieldError, InvalidRequest, RateLimite
 from app.services.idempotency import Created, IdempotencyKey, Stored, replay, store
 from app.services.preconditions import IfMatch
 from app.services.principal import Principal
-from app.services.suspension import lock_for_creation
+from app.services.suspension import lock_active, lock_own
 from app.services.totals import total_count
 
 _KIND, _DELIVERIES = "webhooks", "deliveries"
@@ -102,12 +102,14 @@ class WebhookService:
     ) -> dict[str, Any]:
         """`values`: any of url, description, event_types, format, enabled.
 
-        Raises ResourceNotFound, VersionConflict, InvalidRequest, RateLimited.
+        Raises ResourceNotFound, VersionConflict, TenantSuspended, InvalidRequest, RateLimited.
         """
         _check_id("webhook", webhook_id)
         if "url" in values:
             await self._check_url(principal.tenant_id or principal.key_id, values["url"], aside)
         async with self._database.transaction(principal.tenant_id) as connection:
+            if values != {"enabled": False}:
+                await lock_own(connection, principal)
             before = await _locked(connection, principal, webhook_id)
             if_match.check(webhook_id, before["version"])
             after = {**before, **values}
@@ -163,10 +165,14 @@ class WebhookService:
         return cut(rows, page, _DELIVERIES, await total_count(self._database, mine, page, first))
 
     async def test(self, principal: Principal, webhook_id: str, key: IdempotencyKey | None) -> Created:
-        """Sends `webhook.test`, once. Raises ResourceNotFound, Conflict."""
+        """Sends `webhook.test`, once. Raises ResourceNotFound, TenantSuspended, Conflict."""
         _check_id("webhook", webhook_id)
         mine = principal.tenant_id
         async with self._database.transaction(mine) as connection:
+            stored = await replay(connection, key)
+            if stored is not None:
+                return Created(stored.response, replayed=True)
+            await lock_own(connection, principal)
             hook = await _locked(connection, principal, webhook_id)
             stored = await replay(connection, key)
             if stored is not None:
@@ -217,7 +223,7 @@ class WebhookService:
 
 async def _check_room(connection: AsyncConnection, principal: Principal, tenant_id: str) -> None:
     """The tenant's row is locked, so that two who ask at once do not both get the last place."""
-    await lock_for_creation(connection, principal, tenant_id)
+    await lock_active(connection, principal, tenant_id)
     if (await connection.execute(statements.count(tenant_id))).scalar_one() >= MOST:
         raise Conflict(f"A tenant has at most {MOST} webhooks: delete one.")
 

@@ -2,14 +2,26 @@
 
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
+from typing import Any
 
+import httpx
 import psycopg
 import pytest
 from psycopg.types.json import Jsonb
 
 from tests.api.conftest import Caller
 from tests.api.fleet import Fleet
-from tests.api.test_cost_owners import COUNTED_FOR_THE_CALLER, LEASE, OF_OTHERS, Call, Stage, staged
+from tests.api.test_cost_owners import (
+    COUNTED_FOR_THE_CALLER,
+    LEASE,
+    OF_LIMITS,
+    OF_OPERATORS,
+    OF_OTHERS,
+    Call,
+    Stage,
+    staged,
+)
+from tests.security.routes import BODIES, GIVEN_UP
 
 READY = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -69,9 +81,39 @@ async def test_another_change_of_an_active_tenant_ends_nothing(
 # --- what a tenant in each state may still get -------------------------------------------------------------
 
 HOOK = {"url": "https://93.184.216.34/hook"}
+OTHER_HOOK = {"url": "https://93.184.216.34/other"}
 OPERATORS_KEY = {"name": "for support", "role": "viewer"}
 
+
+def at_the_only(path: str, send: Callable[[Caller, str], Awaitable[httpx.Response]]) -> Call:
+    """A call about the only item of a list."""
+
+    async def call(by: Caller, _: Stage) -> httpx.Response:
+        [one] = (await by.get(path)).json()["items"]
+        return await send(by, f"{path}/{one['id']}")
+
+    return call
+
+
+async def replay_delivery(by: Caller, hook: str) -> httpx.Response:
+    [one] = (await by.get(f"{hook}/deliveries")).json()["items"]
+    return await by.post(f"{hook}/deliveries/{one['id']}/replay")
+
+
+HOOKS, SSH_KEYS = "/v1/webhooks", "/v1/ssh-keys"
+
+CHANGES: dict[str, Call] = {
+    "update_webhook": at_the_only(HOOKS, lambda by, hook: by.patch(hook, json=OTHER_HOOK)),
+    "send_test_event": at_the_only(HOOKS, lambda by, hook: by.post(f"{hook}/test")),
+    "create_ssh_key": lambda by, _: by.post(SSH_KEYS, json=BODIES["create_ssh_key"]),
+    "update_ssh_key": at_the_only(SSH_KEYS, lambda by, key: by.patch(key, json={"default": True})),
+    "update_budget": OF_LIMITS["update_budget"],
+    "delete_budget": OF_LIMITS["delete_budget"],
+}
+"""Each call that changes what the tenant has, and neither ends nor restricts anything."""
+
 GETS: dict[str, Call] = {
+    **CHANGES,
     **OF_OTHERS,
     "create_lease": lambda by, _: by.post("/v1/leases", json=LEASE),
     "create_group": lambda by, _: by.post("/v1/groups", json={"name": "more", "size": 2, "lease": LEASE}),
@@ -89,7 +131,34 @@ ENDS: dict[str, Call] = {
     "release_group": lambda by, on: by.delete(on.group),
     "rotate_key": lambda by, on: by.post(f"{on.key}/rotate", json={}),
     "revoke_key": lambda by, on: by.delete(on.key),
+    "release_leases": lambda by, _: by.post("/v1/leases/release", json={"all": True}),
+    "disable_webhook": at_the_only(HOOKS, lambda by, hook: by.patch(hook, json={"enabled": False})),
+    "delete_webhook": at_the_only(HOOKS, lambda by, hook: by.delete(hook)),
+    "rotate_webhook_secret": at_the_only(HOOKS, lambda by, hook: by.post(f"{hook}/rotate-secret")),
+    "delete_ssh_key": at_the_only(SSH_KEYS, lambda by, key: by.delete(key)),
+    "create_budget": lambda by, _: by.post("/v1/budgets", json=BODIES["create_budget"]),
 }
+
+READS: dict[str, Call] = {
+    "replay_webhook_delivery": at_the_only(HOOKS, replay_delivery),
+    "create_sizing": lambda by, _: by.post("/v1/sizings", json=BODIES["create_sizing"]),
+}
+
+ASKS: dict[str, Call] = {
+    "plan_lease": lambda by, _: by.post("/v1/leases/plan", json=LEASE),
+    "create_quote": lambda by, _: by.post("/v1/quotes", json=LEASE),
+}
+"""Calls that answer as the creation would."""
+
+PARTS = {
+    "lower_max_cost": "update_lease",
+    "rename_lease": "update_lease",
+    "shrink_group": "resize_group",
+    "disable_webhook": "update_webhook",
+}
+"""Calls of operations that can also get more."""
+
+OF_VMS = {"report_host_keys", "report_proof", "report_gpu_samples", "report_group_check"}
 
 POOL = {
     "account": "main",
@@ -106,16 +175,33 @@ WITHIN_WHAT_IS_HELD = {"keep_lease", "extend_lease"}
 
 
 def test_every_call_that_can_raise_a_cost_is_listed() -> None:
-    assert set(GETS) == {*OF_OTHERS, *COUNTED_FOR_THE_CALLER, "create_key", "create_webhook"}
+    assert {*OF_OTHERS, *COUNTED_FOR_THE_CALLER} <= set(GETS)
     assert {*OF_OTHERS, *COUNTED_FOR_THE_CALLER} == COUNTED | WITHIN_WHAT_IS_HELD
+
+
+def test_every_operation_that_changes_anything_is_listed(spec: dict[str, Any]) -> None:
+    methods = ("post", "put", "patch", "delete")
+    changing = {
+        one["operationId"] for path in spec["paths"].values() for method, one in path.items() if method in methods
+    }
+    listed = {*GETS, *(PARTS.get(way, way) for way in ENDS), *READS, *ASKS, *OF_OPERATORS, *OF_VMS}
+    assert listed == changing, "say whether a suspended tenant may call a new operation"
+    assert not set(GETS) & {*ENDS, *READS}, "listed twice"
 
 
 @pytest.fixture
 async def stage(alice: Caller, database_url: str) -> Stage:
-    """A running lease and a running group."""
+    """A running lease, a running group, and one of each of what a tenant may change."""
     fleet = Fleet(database_url)
     fleet.catalogue()
-    staged_ = await staged(alice, "")
+    body = {"scope": {"kind": "tenant"}, "period": "month", "amount": "800.00"}
+    budget = await alice.post("/v1/budgets", json=body)
+    key = await alice.post(SSH_KEYS, json={**BODIES["create_ssh_key"], "name": "first", "default": False})
+    hook = await alice.post(HOOKS, json=HOOK)
+    test = await alice.post(f"{HOOKS}/{hook.json()['id']}/test")
+    assert [one.status_code for one in (budget, key, hook, test)] == [201, 201, 201, 202]
+    fleet.run(GIVEN_UP)
+    staged_ = await staged(alice, f"/v1/budgets/{budget.json()['id']}")
     fleet.run("UPDATE lease_group SET state = 'active', pool = %s", Jsonb(POOL))
     fleet.run("UPDATE lease SET group_pool = %s WHERE group_id IS NOT NULL", Jsonb(POOL))
     for (lease_id,) in [tuple(row.values()) for row in fleet.run("SELECT id FROM lease")]:
@@ -165,12 +251,27 @@ async def test_each_way_to_get_more_asks_the_state_of_the_tenant(
     assert way not in refused or answer.json()["code"] == code
 
 
-@pytest.mark.parametrize("way", ENDS)
-async def test_a_suspended_tenant_may_still_end_and_restrict(
+@pytest.mark.parametrize("way", [*ENDS, *READS])
+async def test_a_suspended_tenant_may_still_end_restrict_and_read(
     operator: Caller, alice: Caller, stage: Stage, way: str
 ) -> None:
     await _suspend(operator, alice)
-    answer = await ENDS[way](alice, stage)
+    answer = await {**ENDS, **READS}[way](alice, stage)
+    assert answer.is_success, answer.text
+
+
+@pytest.mark.parametrize("way", ASKS)
+async def test_a_suspended_tenant_gets_no_plan(operator: Caller, alice: Caller, stage: Stage, way: str) -> None:
+    await _suspend(operator, alice)
+    assert (await ASKS[way](alice, stage)).json()["code"] == "tenant_suspended"
+
+
+@pytest.mark.parametrize("way", ["update_webhook", "send_test_event", "update_ssh_key", "update_budget"])
+async def test_operators_change_what_a_suspended_tenant_has(
+    operator: Caller, alice: Caller, stage: Stage, way: str
+) -> None:
+    await _suspend(operator, alice)
+    answer = await CHANGES[way](operator, stage)
     assert answer.is_success, answer.text
 
 
