@@ -9,11 +9,13 @@ from dataclasses import replace
 import structlog
 
 from app.db.fleet import accounts
+from app.domain.brakes import BrakeName
 from app.domain.offerings import Driver, Offering
 from app.domain.vm_parts import image_key
 from app.settings import AccountSettings, Settings
 from app.settings.accounts import account_from_json
 from app.settings.reservations import ReservationSettings
+from workers.brakes import log_brake, log_places_left
 from workers.database import WorkerDatabase
 from workers.providers.errors import (
     CredentialsRejected,
@@ -81,9 +83,13 @@ class Accounts:
             for account in self._configured.values():
                 config = account.model_dump(mode="json", exclude_defaults=True)
                 connection.execute(*accounts.save_account(account.name, account.provider, config, account.vm_parts))
-            connection.execute(*accounts.drain_accounts(names))
+            drained = connection.execute(*accounts.drain_accounts(names)).all()
             if self._configured:
                 connection.execute(*accounts.ensure_regions(self._places(self._configured)))
+            used = connection.execute(*accounts.places_in_use()).all()
+        log_places_left(
+            [row.name for row in drained], used, {name: one.regions for name, one in self._configured.items()}
+        )
 
     def places(self) -> list[tuple[str, str]]:
         """Every (account, region) to observe: configured ones, accounts left with live attempts, and regions left with them."""
@@ -249,7 +255,7 @@ class Accounts:
         self._trusted_until.pop(name, None)
         error = IdentityChanged(f"the credentials belong to {identity}, not to the account first seen as {name!r}")
         self._database.run(accounts.account_failed(name, "disabled", error_json(error)))
-        log.error("account disabled", account=name, identity=identity)
+        log_brake(BrakeName.PINNED_IDENTITY, account=name, identity=identity)
         raise error
 
     def _is_ours(self, name: str, identity: str) -> bool:
@@ -282,7 +288,7 @@ class Accounts:
 
     def set_aside(self, name: str, error: ProviderError) -> None:
         """The account does not accept our credentials: nothing is placed there until a check succeeds."""
-        log.error("account set aside", account=name, code=error.code, error=error.message)
+        log_brake(BrakeName.CREDENTIALS_REJECTED, account=name, code=error.code, error=error.message)
         self._trusted_until.pop(name, None)
         self._database.run(accounts.account_failed(name, "failing", error_json(error)))
 

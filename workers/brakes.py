@@ -4,7 +4,7 @@ The sticky hold stops every lease in its state (no launch, expiry, kill or close
 sets the hold when the database is a different one than before, or older than the clouds' tags.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -13,17 +13,26 @@ import structlog
 
 from app.db.fleet import accounts
 from app.db.operations import brakes, cluster
+from app.domain.brakes import CONFIRMING_CYCLES, BrakeName
 from app.domain.error_kinds import ErrorKind
 from app.domain.safety import mass_loss_of, too_many
 from workers.database import WorkerDatabase
 
 log = structlog.get_logger(__name__)
 
-CONFIRMING_CYCLES = 3
-"""Number of consecutive cycles that must show the same mass loss before workers act on it."""
 
-VANISHED = "vanished"
-ROWLESS = "rowless"
+def log_brake(brake: BrakeName, **about: object) -> None:
+    """The line about a brake that was set. Its end needs none."""
+    log.error("brake set", brake=str(brake), **about)
+
+
+def log_places_left(drained: Iterable[str], used: Iterable[Any], configured: Mapping[str, Collection[str]]) -> None:
+    """Accounts that left the configuration now, and places in use whose region has left it. `configured`: regions by account."""
+    for name in drained:
+        log_brake(BrakeName.DRAINING, account=name)
+    for place in used:
+        if place.region not in configured.get(place.account, (place.region,)):
+            log_brake(BrakeName.REGION_LEFT, account=place.account, region=place.region)
 
 
 class FirstListings:
@@ -35,6 +44,7 @@ class FirstListings:
     def __init__(self, database: WorkerDatabase) -> None:
         self._database = database
         self.started_at: datetime = database.all(brakes.now())[0].now
+        log.warning("brake set", brake=str(BrakeName.FIRST_LISTING))
         self._done: set[tuple[str, str]] = set()
 
     def done(self, account: str, region: str) -> bool:
@@ -114,7 +124,7 @@ def set_hold(database: WorkerDatabase, reason: str) -> None:
         if newly_set:
             connection.execute(brakes.doubt_terms())
     if newly_set:
-        log.error("hold set", reason=reason)
+        log_brake(BrakeName.HOLD, reason=reason)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,10 +156,13 @@ def mass_loss(
     row = database.all(brakes.count_cycle(account, region, vanished=concerned, rowless=many_rowless))[0]
     tenants = frozenset(tenant for tenant, cycles in row.vanished.items() if cycles < CONFIRMING_CYCLES)
     braked = Braked(tenants, many_rowless and row.rowless < CONFIRMING_CYCLES)
-    for kind, is_braked, count in ((VANISHED, bool(tenants), lost), (ROWLESS, braked.rowless, rowless)):
+    for kind, is_braked, count in (
+        (BrakeName.VANISHED, bool(tenants), lost),
+        (BrakeName.ROWLESS, braked.rowless, rowless),
+    ):
         if is_braked:
-            log.error("mass loss braked", account=account, region=region, kind=kind, lost=count, live=there)
+            log_brake(kind, account=account, region=region, lost=count, live=there)
             message = f"{count} VMs {kind} at once ({there} live): nothing is closed or ended before {CONFIRMING_CYCLES} cycles agree"
-            error = {"class": ErrorKind.MASS_LOSS, "code": kind, "message": message}
+            error = {"class": ErrorKind.MASS_LOSS, "code": str(kind), "message": message}
             database.run(accounts.region_failed(account, region, error))
     return braked

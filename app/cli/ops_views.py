@@ -1,6 +1,7 @@
 """Terminal output for operators: the summary, cloud accounts, orphans."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.text import Text
@@ -11,7 +12,9 @@ from app.cli.output import Columns, at, details, price, printable, since, when, 
 from app.cli.texts import amount, error_text
 
 _SPEND: Columns = (("LEASES", "leases"), ("GPUS", "gpus"), ("USD/H", price("spend_per_hour")))
-_NUMBERS = frozenset({"LEASES", "GPUS", "USD/H", "FAILURES", "INTERRUPTIONS", "ORPHANS", "PROCESSES", "VIOLATIONS"})
+_NUMBERS = frozenset(
+    {"LEASES", "GPUS", "USD/H", "FAILURES", "INTERRUPTIONS", "ORPHANS", "PROCESSES", "VIOLATIONS", "LAUNCHES", "FAILED"}
+)
 _LONG_WAIT = 60
 _PLACE: Columns = (
     ("PROVIDER", "provider"),
@@ -29,15 +32,28 @@ _SECTIONS: Sequence[tuple[str, str, Columns]] = (
     ("Capacity failures", "capacity_failures.worst", (*_PLACE, ("FAILURES", "failures"))),
     ("Interruptions", "interruptions.worst", (*_PLACE, ("INTERRUPTIONS", "interruptions"))),
     (
-        "Blocked",
-        "blocked",
+        "Refused launches",
+        "refused_launches",
         (
             ("ACCOUNT", "account"),
             ("REGION", "region"),
-            ("CODE", "code"),
+            ("REASON", "reason"),
+            ("LAUNCHES", "launches"),
             ("SINCE", when("since")),
-            ("UNTIL", when("until")),
+            ("CODE", "code"),
             ("MESSAGE", "message"),
+        ),
+    ),
+    ("Failed checks", "failed_checks", (("ACCOUNT", "account"), ("FAILED", "failed"), ("CHECKED", when("checked_at")))),
+    (
+        "Late jobs",
+        "late_jobs",
+        (
+            ("JOB", "kind"),
+            ("ACCOUNT", "account"),
+            ("REGION", "region"),
+            ("LAST SUCCESS", when("since")),
+            ("MESSAGE", "last_error"),
         ),
     ),
     ("Orphans", "orphans", (("CAUSE", "cause"), ("ORPHANS", "orphans"))),
@@ -92,18 +108,14 @@ def _facts(document: Json) -> Iterable[tuple[str, object]]:
     yield "invariants checked", since(at(document, "invariants.checked_at"))
 
 
-def brake_texts(document: Json) -> Iterable[str]:
-    """The active brakes, in words."""
-    stopped, hold = at(document, "brakes.launches_stopped"), at(document, "brakes.hold")
-    if stopped:
-        note = f": {stopped['note']}" if stopped.get("note") else ""
-        yield printable(f"launches stopped by {stopped.get('by')} {since(stopped.get('since')) or ''}{note}")
-    if hold:
-        yield printable(f"on hold {since(hold.get('since')) or ''}: {hold.get('reason')}")
-    for account in document.get("braked_accounts") or ():
-        cordon = _cordon(account)
-        if cordon:
-            yield printable(f"{account['account']} {'cordoned ' if account.get('cordoned') else ''}{cordon}")
+def brake_texts(document: Json, age: Callable[[Any], str | None] = since) -> Iterable[str]:
+    """The active brakes by their names, each with its place, its age and its cause."""
+    for brake in document.get("active_brakes") or ():
+        place = "/".join(part for part in (brake.get("account"), brake.get("region")) if part)
+        what = " ".join(
+            part for part in (brake["brake"], place, age(brake["since"]) if brake.get("since") else None) if part
+        )
+        yield printable(f"{what}: {brake['message']}" if brake.get("message") else what)
 
 
 def event_texts(document: Json) -> Iterable[str]:
@@ -129,8 +141,8 @@ def _seconds(value: float | None) -> str:
 
 def _listed(account: Json) -> str:
     regions = account.get("regions") or []
-    listed = [region for region in regions if region.get("last_complete_listing_at")]
-    return f"{len(listed)} of {len(regions)} listed"
+    listed = [str(region["last_complete_listing_at"]) for region in regions if region.get("last_complete_listing_at")]
+    return f"{len(listed)} of {len(regions)} listed" + (f", the oldest {since(min(listed))}" if listed else "")
 
 
 def _account_error(account: Json) -> str | None:
@@ -172,13 +184,26 @@ ACCOUNTS: Columns = (
     ("VMS", lambda account: sum(region.get("listed") or 0 for region in account.get("regions") or ())),
     ("REGIONS", _listed),
     ("FAILED CHECKS", "failed_checks"),
+    ("BRAKES", lambda account: ", ".join(account.get("brakes") or ()) or None),
     ("CORDON", _cordon),
     ("ERROR", _account_error),
     ("IDENTITY", "identity"),
     ("CHECKED", when("checked_at")),
 )
 ACCOUNTS_LAYOUT = Layout(
-    ("NAME", "STATE", "ERROR", "CORDON", "REGIONS", "VMS", "PROVIDER", "FAILED CHECKS", "CHECKED", "IDENTITY"),
+    (
+        "NAME",
+        "STATE",
+        "BRAKES",
+        "ERROR",
+        "CORDON",
+        "REGIONS",
+        "VMS",
+        "PROVIDER",
+        "FAILED CHECKS",
+        "CHECKED",
+        "IDENTITY",
+    ),
     wrap={"ERROR": 20, "CORDON": 12},
     right=frozenset({"VMS"}),
 )

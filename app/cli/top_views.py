@@ -12,10 +12,11 @@ from app.cli import lease_views, times
 from app.cli.errors import Json
 from app.cli.event_views import event_text
 from app.cli.layout import short_id
-from app.cli.ops_views import ready_text
+from app.cli.ops_views import brake_texts, ready_text
 from app.cli.output import at, printable
 from app.cli.texts import amount
 
+_MOST_BRAKES = 3
 _TALL = 30
 _GAP = 2
 
@@ -98,17 +99,15 @@ def _head(seen: Seen | None, away: Away | None, now: datetime) -> Iterator[Text]
 
 
 def _brakes(summary: Json, now: datetime) -> Iterator[Text]:
-    stopped, hold = at(summary, "brakes.launches_stopped"), at(summary, "brakes.hold")
-    if stopped:
-        why = f": {at(stopped, 'note')}" if at(stopped, "note") else ""
-        since = _ago(at(stopped, "since"), now)
-        yield Text(_plain(f"LAUNCHES STOPPED by {at(stopped, 'by')} {since}{why}"), "bold red")
-    if hold:
-        yield Text(_plain(f"ON HOLD {_ago(at(hold, 'since'), now)}: {at(hold, 'reason')}"), "bold red")
+    active = list(brake_texts(summary, lambda moment: _ago(moment, now)))
+    for text in active[:_MOST_BRAKES]:
+        yield Text(_plain(f"BRAKE {text}"), "bold red")
+    if len(active) > _MOST_BRAKES:
+        yield Text(f"{len(active) - _MOST_BRAKES} more brakes, see `gpulease ops summary`", "bold red")
     broken = at(summary, "invariants.broken")
     if broken:
         yield Text(f"INVARIANTS BROKEN: {len(broken)}, see `gpulease ops summary`", "bold red")
-    if not (stopped or hold or broken):
+    if not (active or broken):
         yield Text("No brakes active", "green")
 
 

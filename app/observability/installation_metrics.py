@@ -16,6 +16,7 @@ from prometheus_client.registry import Collector
 
 from app.db.fleet.jobs import DEADMAN
 from app.db.operations.launch_outcomes import SUCCEEDED
+from app.domain.brakes import OF_ACCOUNT, OF_INSTALLATION, OF_REGION
 from app.domain.cool_off import REFUSAL_REASONS, refusal_reason
 from app.domain.leases import TERMINAL, LeaseState
 from app.services.metrics import MetricsSnapshot
@@ -78,6 +79,7 @@ FAMILIES = (
     Family("gpulease_account_blocked", "1 while the provider refuses every launch of the account in the region.", ("provider", *_PLACE)),
     Family("gpulease_account_cordoned", "1 when an operator has cordoned the account.", ("provider", "account")),
     Family("gpulease_account_failed_checks", "Failed checks of the last run of the account's checks.", ("provider", "account")),
+    Family("gpulease_brake_active", "1 while a brake is set, by its name in docs/operations.md. account and region are empty for brakes of the installation, region for those of an account.", ("brake", *_PLACE)),
     Family("gpulease_hold", "1 while the installation is on hold. On hold, gpulease launches, expires, ends and closes nothing."),
     Family("gpulease_launches_stopped", "1 while operators have stopped all launches."),
     Family("gpulease_processes", "Processes that reported within the last 15 seconds.", ("kind",)),
@@ -124,6 +126,7 @@ def _samples(snapshot: MetricsSnapshot) -> dict[str, list[Sample]]:
         **_leases(rows),
         **_fleet(rows),
         **_launches(rows),
+        "gpulease_brake_active": _brakes(rows, places),
         **_running(rows, needs_deadman=snapshot.needs_deadman),
     }
     return told
@@ -227,6 +230,15 @@ def _launches(rows: Any) -> dict[str, list[Sample]]:
             {key: count for key, count in refused.items() if key[-1] != SUCCEEDED},
         ),
     }
+
+
+def _brakes(rows: Any, places: list[tuple[str, str]]) -> list[Sample]:
+    known = [
+        *((str(brake), "", "") for brake in OF_INSTALLATION),
+        *((str(brake), row.name, "") for brake in OF_ACCOUNT for row in rows["accounts"]),
+        *((str(brake), *place) for brake in OF_REGION for place in places),
+    ]
+    return _filled(known, {(row.brake, row.account or "", row.region or ""): 1 for row in rows["active_brakes"]})
 
 
 def _running(rows: Any, *, needs_deadman: bool) -> dict[str, list[Sample]]:

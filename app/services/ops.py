@@ -5,11 +5,13 @@ from datetime import datetime
 from functools import partial
 from typing import Any
 
+import structlog
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.db.fleet import account_checks
 from app.db.fleet.jobs import DEADMAN, beat
 from app.db.operations import ops as statements
+from app.domain.brakes import BrakeName
 from app.domain.ids import is_typeid
 from app.services.audit import record
 from app.services.context import ServiceContext
@@ -18,6 +20,8 @@ from app.services.errors import ResourceNotFound
 from app.services.ops_summary import Row, Summary, SummaryReader
 from app.services.principal import Principal
 from app.services.totals import total_count
+
+log = structlog.get_logger(__name__)
 
 _KIND = "orphans"
 _EVERYTHING = "installation"
@@ -86,6 +90,7 @@ class OpsService:
                 before={"cordoned": before.cordoned},
                 after={"cordoned": value},
             )
+        _log(BrakeName.CORDON, principal, account=name, is_set=cordoned)
         return [row for row in await self.accounts() if row["name"] == name]
 
     async def account_checks(self, name: str) -> Any:
@@ -137,6 +142,7 @@ class OpsService:
                 after={"launches_stopped": value},
             )
             after = (await connection.execute(statements.BRAKES)).one()
+        _log(BrakeName.LAUNCHES_STOPPED, principal, is_set=stopped)
         self._summary.forget()
         return after
 
@@ -175,6 +181,11 @@ async def _account(connection: AsyncConnection, name: str) -> Any:
     if row is None:
         raise ResourceNotFound
     return row
+
+
+def _log(brake: BrakeName, principal: Principal, *, is_set: bool, account: str | None = None) -> None:
+    event = "brake set" if is_set else "brake lifted"
+    log.warning(event, brake=str(brake), account=account, by=principal.key_id)
 
 
 def _moment(value: datetime | None) -> str | None:

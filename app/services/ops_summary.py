@@ -35,8 +35,10 @@ class Summary:
     trouble: tuple[Row, ...]
     time_to_ready: Row
     orphan_counts: tuple[Row, ...]
-    blocked_regions: tuple[Row, ...]
-    braked_accounts: tuple[Row, ...]
+    active_brakes: tuple[Row, ...]
+    refused_launches: tuple[Row, ...]
+    late_jobs: tuple[Row, ...]
+    failed_checks: tuple[Row, ...]
     stuck: tuple[Row, ...]
     heartbeats: tuple[Row, ...]
     invariants: tuple[Row, ...]
@@ -93,8 +95,10 @@ def _summary(present: _Parts, past: _Parts) -> Summary:
         trouble=was["trouble"],
         time_to_ready=was["time_to_ready"][0],
         orphan_counts=now["orphan_counts"],
-        blocked_regions=_timed(now["blocked_regions"], "since", "until"),
-        braked_accounts=now["braked_accounts"],
+        active_brakes=_timed(now["active_brakes"], "since", "until"),
+        refused_launches=_timed(now["refused_launches"], "since"),
+        late_jobs=_timed(now["late_jobs"], "since"),
+        failed_checks=_timed(now["failed_checks"], "checked_at"),
         stuck=_timed(now["stuck"], "since"),
         heartbeats=now["heartbeats"],
         event_lag=now["event_lag"][0],

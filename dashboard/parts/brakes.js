@@ -40,14 +40,17 @@ const resume = (hold) =>
   });
 
 /** The state of launch stop and hold. Without either, one line and the button that stops launches. */
-export function Brakes({ brakes }) {
+export function Brakes({ brakes, active }) {
   const { launches_stopped: stop, hold } = brakes;
+  const others = active.filter((one) => !["hold", "launches_stopped"].includes(one.brake));
   return html`
     ${stop &&
     html`<div class="notice" data-tone="warn"><${Icon} name="warning" /><p><strong>All launches are stopped</strong> since <${Ago} at=${stop.since} suffix=" ago" />${stop.note && `: ${stop.note}`}.</p><button type="button" onClick=${allowLaunches}>Allow launches</button></div>`}
     ${hold &&
     html`<div class="notice" data-tone="bad"><${Icon} name="warning" /><p><strong>On hold</strong>: ${hold.reason}. gpulease launches and ends no VM until an operator resumes.</p><button type="button" onClick=${() => resume(hold)}>Resume</button></div>`}
-    ${!stop && html`<p class="brakes muted">${hold ? "Launches are allowed." : "No brakes active."} <button type="button" class="ghost" onClick=${stopLaunches}>Stop launches</button></p>`}
+    ${others.length > 0 &&
+    html`<div class="notice" data-tone="warn"><${Icon} name="warning" /><ul>${others.map((one) => html`<li><strong>${one.brake}</strong> ${[one.account, one.region].filter(Boolean).join("/")}${one.since && html` for <${Ago} at=${one.since} />`}${one.message && `: ${one.message}`}</li>`)}</ul></div>`}
+    ${!stop && html`<p class="brakes muted">${hold || others.length ? "Launches are allowed." : "No brakes active."} <button type="button" class="ghost" onClick=${stopLaunches}>Stop launches</button></p>`}
   `;
 }
 

@@ -23,7 +23,6 @@ def a_summary(**changes: object) -> Json:
         "spend_per_hour": "634.36",
         "spend_month_to_date": "10401.77",
         "orphans": [{"cause": "lost_row", "orphans": 3}, {"cause": "leftover", "orphans": 0}],
-        "braked_accounts": [],
         "stuck": [
             {
                 "kind": "booting",
@@ -38,6 +37,10 @@ def a_summary(**changes: object) -> Json:
         ],
         "time_to_ready": {"leases": 30, "p50_seconds": 64.0, "p95_seconds": None},
         "invariants": {"checked_at": None, "broken": []},
+        "active_brakes": [],
+        "refused_launches": [],
+        "late_jobs": [],
+        "failed_checks": [],
         "events": {"unnumbered_seconds": 0.0, "webhooks_seconds": 0.0},
         **changes,
     }

@@ -165,20 +165,6 @@ def test_a_tenant_sees_its_own_quotas(api: FakeApi, cli: Cli) -> None:
     assert _last(api, "GET", "/v1/quotas").key == TENANT_KEY
 
 
-def test_a_cordon_and_a_draining_account_are_brakes_of_the_summary(api: FakeApi, cli: Cli) -> None:
-    brake = {"by": "key_1", "since": "2026-06-01T11:00:00Z", "note": "audit"}
-    api.documents[SUMMARY] = a_summary(
-        braked_accounts=[
-            {"account": "main", "cordoned": brake, "draining": False},
-            {"account": "old", "cordoned": None, "draining": True},
-        ]
-    )
-    shown = " ".join(cli("ops", "summary").stdout.split())
-    assert "main cordoned" in shown
-    assert "by key_1: audit; old draining" in shown
-    assert "No brakes active" not in shown
-
-
 def test_the_summary_says_that_events_wait(api: FakeApi, cli: Cli) -> None:
     api.documents[SUMMARY] = a_summary(events={"unnumbered_seconds": 330.2, "webhooks_seconds": 61.0})
     shown = " ".join(cli("ops", "summary").stdout.split())
@@ -207,9 +193,40 @@ def test_the_summary_has_a_table_for_each_part(api: FakeApi, cli: Cli) -> None:
 
 
 def test_the_summary_names_active_brakes(api: FakeApi, cli: Cli) -> None:
-    stopped = {"by": "ann", "since": "2026-06-01T11:00:00Z", "note": "billing"}
-    api.documents[SUMMARY] = a_summary(brakes={"installation_id": "i", "launches_stopped": stopped, "hold": None})
-    assert "launches stopped by ann" in cli("ops", "summary").stdout
+    anywhere = {"account": None, "region": None}
+    silent = {
+        "brake": "silence",
+        "account": "main",
+        "region": "us-east-1",
+        "message": "no answer",
+        "since": None,
+        "until": None,
+        "code": None,
+    }
+    refused = {
+        "provider": "aws",
+        "account": "sim",
+        "region": "eu-west-1",
+        "reason": "refused",
+        "launches": 30,
+        "since": "2026-06-01T12:00:00Z",
+        "code": "UnauthorizedOperation",
+        "message": "not authorized",
+    }
+    late = {
+        **anywhere,
+        "kind": "usage_records",
+        "interval_seconds": 300.0,
+        "last_error": "statement failed",
+        "since": "2026-06-01T12:00:00Z",
+    }
+    failed = {"account": "sim", "failed": 4, "checked_at": None}
+    api.documents[SUMMARY] = a_summary(
+        active_brakes=[silent], refused_launches=[refused], late_jobs=[late], failed_checks=[failed]
+    )
+    shown = " ".join(cli("ops", "summary").stdout.split())
+    for fact in ("silence main/us-east-1: no answer", "refused 30", "UnauthorizedOperation", "usage_records", "sim 4"):
+        assert fact in shown, shown
 
 
 def _an_account() -> Json:
@@ -227,13 +244,21 @@ def _an_account() -> Json:
     }
     brake = {"by": "ann", "since": "2026-06-01T11:00:00Z", "note": "audit"}
     regions = [{**region, "service_quotas": [{"code": "L-417A185B"}]} for region in (listed, failing)]
-    return {"name": "main", "provider": "aws", "state": "ok", "cordoned": brake, "last_error": None, "regions": regions}
+    return {
+        "name": "main",
+        "provider": "aws",
+        "state": "ok",
+        "cordoned": brake,
+        "brakes": ["silence"],
+        "last_error": None,
+        "regions": regions,
+    }
 
 
 def test_accounts_show_vms_regions_cordon_and_error(api: FakeApi, cli: Cli) -> None:
     api.documents["GET", "/v1/ops/accounts"] = _one(_an_account())
     shown = cli("ops", "accounts").stdout
-    for fact in ("1 of 2 listed", "by ann: audit", "eu-west-1: Timeout: no response"):
+    for fact in ("1 of 2 listed", "silence", "by ann: audit", "eu-west-1: Timeout: no response"):
         assert fact in shown, shown
     first, second = cli("ops", "accounts", "--regions").stdout.splitlines()[1:]
     assert "5 h 1 min ago" in first

@@ -69,13 +69,18 @@ def test_a_tiny_terminal_breaks_nothing(size: Size) -> None:
 
 
 def test_brakes_come_first() -> None:
-    stop = {"by": "key_00000000000000000000000001", "since": "2026-06-01T11:50:00Z", "note": "costs"}
-    brakes = {"installation_id": "i", "launches_stopped": stop, "hold": {"reason": "another cluster", "since": None}}
+    stopped = {"brake": "launches_stopped", "since": "2026-06-01T11:50:00Z", "message": "by key_1: costs"}
+    silent = {"brake": "silence", "account": "main", "region": "us-east-1", "since": None, "message": None}
+    brakes = [stopped, silent, *({"brake": "cordon", "account": f"a{number}"} for number in range(3))]
     broken = {"checked_at": None, "broken": [{"name": "x"}]}
-    shown = _text(a_summary(brakes=brakes, invariants=broken)).splitlines()
-    assert shown[1] == "LAUNCHES STOPPED by key_00000000000000000000000001 10 min ago: costs"
-    assert shown[2] == "ON HOLD : another cluster"
-    assert "INVARIANTS BROKEN: 1" in shown[3]
+    shown = _text(a_summary(active_brakes=brakes, invariants=broken)).splitlines()
+    assert shown[1:5] == [
+        "BRAKE launches_stopped 10 min ago: by key_1: costs",
+        "BRAKE silence main/us-east-1",
+        "BRAKE cordon a0",
+        "2 more brakes, see `gpulease ops summary`",
+    ]
+    assert "INVARIANTS BROKEN: 1" in shown[5]
 
 
 def test_an_absent_api_leaves_the_last_picture_and_says_since_when() -> None:

@@ -12,8 +12,9 @@ from sqlalchemy import Row
 from sqlalchemy.exc import DBAPIError
 
 from app.db.fleet import accounts, jobs
+from app.domain.brakes import BrakeName
 from workers.accounts import error_json
-from workers.brakes import check_cluster
+from workers.brakes import check_cluster, log_brake
 from workers.database import failure_name, is_outage
 from workers.loop import Loop
 from workers.providers.errors import OutcomeUnknown, ProviderError, Throttled, Unreachable
@@ -77,6 +78,8 @@ class PeriodicRunner:
         self._looking = threading.Lock()
         self._claiming = threading.Lock()
         self._under_way: Counter[str | None] = Counter()
+        self._silences: dict[tuple[str, str], str] = {}
+        """The beginning of the last silence of an account and region that was logged."""
         # a job that others hurry meanwhile waits for its interval at most
         self._longest = min(_LOOK_AGAIN[1], *(kind.interval(0) for kind in kinds.values()))
 
@@ -210,7 +213,10 @@ class PeriodicRunner:
             if isinstance(error, Throttled):
                 provider = runtime.accounts.provider(job.account)
                 runtime.pacer.throttled(provider, runtime.pacer.bucket(job.account, region, "read"), error)
-            runtime.database.run(accounts.region_failed(job.account, region, error_json(error), silent=silent))
+            row = runtime.database.first(accounts.region_failed(job.account, region, error_json(error), silent=silent))
+            if row is not None and row.is_silent and self._silences.get((job.account, region)) != row.since:
+                self._silences[job.account, region] = row.since
+                log_brake(BrakeName.SILENCE, account=job.account, region=region, since=row.since, code=error.code)
         return f"{error.kind}: {error.code or ''} {error.message}"
 
     def _count_failure(self, job: Row[Any], error: Exception) -> None:

@@ -23,6 +23,7 @@ from app.api.schemas.ops import (
     OrphanPage,
 )
 from app.domain.billing import stored_cost
+from app.domain.cool_off import refusal_reason
 from app.domain.money import format_money
 from app.services.ops_summary import Row, Summary
 from app.services.preconditions import list_tag
@@ -124,8 +125,10 @@ def _lasting(found: Summary) -> dict[str, Any]:
         "capacity_failures": _places(found.trouble, "failures"),
         "interruptions": _places(found.trouble, "interruptions"),
         "orphans": found.orphan_counts,
-        "blocked": found.blocked_regions,
-        "braked_accounts": found.braked_accounts,
+        "active_brakes": found.active_brakes,
+        "refused_launches": _refused(found.refused_launches),
+        "late_jobs": [{**row, "interval_seconds": float(row["interval_seconds"])} for row in found.late_jobs],
+        "failed_checks": found.failed_checks,
         "stuck": found.stuck,
         "time_to_ready": {
             "leases": ready["leases"],
@@ -181,6 +184,17 @@ def _places(rows: Sequence[Row], name: str) -> dict[str, Any]:
         "total": sum(row[name] for row in worst),
         "worst": [{column: row[column] for column in (*_TRIED_AT, name)} for row in worst[:_WORST]],
     }
+
+
+def _refused(rows: Sequence[Row]) -> list[dict[str, Any]]:
+    return [
+        {
+            **{name: row[name] for name in ("provider", "account", "region", "since", "code", "message")},
+            "reason": refusal_reason(row["outcome"]),
+            "launches": row["in_a_row"],
+        }
+        for row in rows
+    ]
 
 
 def _grouped(rows: Iterable[Row], column: str) -> list[dict[str, Any]]:

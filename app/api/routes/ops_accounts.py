@@ -74,6 +74,7 @@ def _account(rows: Sequence[Row]) -> dict[str, Any]:
         **{name: row[name] for name in _ACCOUNT},
         "cordoned": _stored(row["cordoned"]),
         "last_error": _stored(row["last_error"]),
+        "brakes": _stored(row["brakes"]),
         "draining": row["state"] == AccountState.DRAINING,
         "regions": [_region(one) for one in rows if one["region"] is not None],
     }

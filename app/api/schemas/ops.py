@@ -8,6 +8,8 @@ from pydantic import Field
 from app.api.schemas.base import Body, Details, Moment, Money, Page, Text, View
 from app.api.schemas.hardware import GROWS
 from app.domain.account_checks import CheckResult, CheckSubject
+from app.domain.brakes import BrakeName
+from app.domain.cool_off import CoolOffReason
 from app.domain.leases import LeaseState
 from app.domain.offerings import Market
 
@@ -225,23 +227,48 @@ class EventLag(View):
     ]
 
 
-class BlockedRegion(View):
-    """A region of an account in which the provider refuses every launch at present."""
+class ActiveBrake(View):
+    """A brake that is set. docs/operations.md says what it stops, and how it ends."""
 
+    brake: BrakeName
+    account: Annotated[str | None, Field(description="Null: the whole installation.")]
+    region: Annotated[str | None, Field(description="Null: the whole account.")]
+    since: Annotated[Moment | None, Field(description="Null: unknown.")]
+    until: Annotated[Moment | None, Field(description="Null: until its cause is gone, or an operator lifts it.")]
+    code: Annotated[str | None, Field(description="The provider's error code.")]
+    message: str | None
+
+
+class RefusedLaunches(View):
+    """Launches of the last hour in a region of an account that failed since the last one that succeeded there."""
+
+    provider: str
     account: str
     region: str
-    code: Annotated[str | None, Field(description="The provider's error code.")]
-    message: str
-    since: Moment
-    until: Annotated[Moment, Field(description="Nothing is launched there before.")]
+    reason: Annotated[CoolOffReason, Field(description="As `reason` in the `availability` of an offering.")]
+    launches: int
+    since: Annotated[Moment, Field(description="The first of these failures.")]
+    code: Annotated[str | None, Field(description="The provider's error code of the newest failure.")]
+    message: str | None
 
 
-class BrakedAccount(View):
-    """An account at which nothing is launched, by an operator's decision. Its running leases continue."""
+class LateJob(View):
+    """A periodic job that has not succeeded for three of its intervals."""
+
+    kind: str
+    account: str | None
+    region: str | None
+    interval_seconds: float
+    since: Annotated[Moment, Field(description="The last success, or the creation of the job.")]
+    last_error: str | None
+
+
+class FailedChecks(View):
+    """Failed checks of an account in the last run, see `GET /v1/ops/accounts/{name}/checks`."""
 
     account: str
-    cordoned: Brake | None
-    draining: Annotated[bool, Field(description="The account is no longer in the accounts file.")]
+    failed: int
+    checked_at: Moment | None
 
 
 class OpsSummary(View):
@@ -262,12 +289,12 @@ class OpsSummary(View):
     capacity_failures: CapacityFailures
     interruptions: Interruptions
     orphans: list[OrphanCount]
-    blocked: Annotated[
-        list[BlockedRegion], Field(description="Regions of accounts in which the provider refuses every launch.")
+    active_brakes: Annotated[list[ActiveBrake], Field(description="Every brake that is set.")]
+    refused_launches: Annotated[
+        list[RefusedLaunches], Field(description="Regions of accounts in which the newest launches failed.")
     ]
-    braked_accounts: Annotated[
-        list[BrakedAccount], Field(description="Accounts that are cordoned or no longer in the accounts file.")
-    ]
+    late_jobs: list[LateJob]
+    failed_checks: Annotated[list[FailedChecks], Field(description="Accounts with failed checks.")]
     stuck: Annotated[list[StuckLease], Field(description="At most 100 leases, longest stuck first.")]
     time_to_ready: TimeToReady
     processes: list[Processes]
@@ -373,6 +400,9 @@ class Account(View):
     identity: Annotated[str | None, Field(description="The provider's id of the account, pinned at first use.")]
     cordoned: Brake | None
     draining: bool
+    brakes: Annotated[
+        list[BrakeName], Field(description="Brakes that are set on the account or in one of its regions.")
+    ]
     last_error: Details | None
     checked_at: Moment | None
     created_at: Moment

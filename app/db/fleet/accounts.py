@@ -27,10 +27,12 @@ from sqlalchemy import (
     update,
 )
 from sqlalchemy.dialects.postgresql import JSONB, Insert, insert
+from sqlalchemy.sql.dml import ReturningUpdate
 
 from app.db.core.column_types import Json
 from app.db.core.prepared import Bound, plain, setting
 from app.db.core.statements import AnySelect
+from app.db.fleet.cool_offs import IS_SILENT
 from app.db.schema.tables import account, account_region, attempt, installation, lease
 from app.domain.cool_off import LONGEST_BLOCK, SHORTEST_BLOCK
 from app.domain.leases import LIVE_ATTEMPT
@@ -94,11 +96,16 @@ def save_image_size(name: str, region: str, image: str, gib: int) -> Bound[Updat
     return Bound(_SAVE_IMAGE, {"of_account": name, "of_region": region, "image": image, "gib": gib})
 
 
-_DRAIN = update(account).where(account.c.name != all_(_CONFIGURED)).values(state="draining")
+_DRAIN = (
+    update(account)
+    .where(account.c.name != all_(_CONFIGURED), account.c.state != "draining")
+    .values(state="draining")
+    .returning(account.c.name)
+)
 
 
 def drain_accounts(configured: Iterable[str]) -> Bound[Update]:
-    """Accounts that left the configuration: served from their stored settings, used for nothing new."""
+    """Accounts that left the configuration: served from their stored settings, used for nothing new. Returns (name) of new ones."""
     return Bound(_DRAIN, {"configured": list(configured)})
 
 
@@ -207,18 +214,23 @@ def account_failed(name: str, state: str, error: Mapping[str, Any]) -> Bound[Upd
 
 
 @cache
-def _region_failed(*, silent: bool) -> Update:
+def _region_failed(*, silent: bool) -> ReturningUpdate[*tuple[Any, ...]]:
     since = func.coalesce(account_region.c.last_error["since"], func.to_jsonb(func.now()))
     kept = _ERROR.op("||")(func.jsonb_build_object("since", since)) if silent else _ERROR
-    return (
+    statement: ReturningUpdate[*tuple[Any, ...]] = (
         update(account_region)
         .where(account_region.c.account == _NAMED, account_region.c.region == bindparam("in_region", type_=Text))
         .values(last_error=kept)
+        .returning(IS_SILENT.label("is_silent"), account_region.c.last_error["since"].astext.label("since"))
     )
+    return statement
 
 
 def region_failed(name: str, region: str, error: Mapping[str, Any], *, silent: bool = False) -> Bound[Update]:
-    """The last thing that went wrong in a region. `silent`: it gave no answer, `since` the first such time in a row."""
+    """The last thing that went wrong in a region. `silent`: it gave no answer, `since` the first such time in a row.
+
+    Returns (is_silent, since).
+    """
     return Bound(_region_failed(silent=silent), {"named": name, "in_region": region, "error": dict(error)})
 
 

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from sqlalchemy import Executable, text
 
 from app.db.fleet.cool_offs import counted_offerings
+from app.db.operations.active_brakes import ACTIVE_BRAKES
 from app.db.operations.invariants import NOTED
 from app.db.operations.invoices import UNLISTED
 from app.db.operations.launch_outcomes import LAUNCHES
@@ -141,6 +142,7 @@ def statements(stuck_after: StuckAfter) -> Mapping[str, Executable]:
         "checks": CHECKS,
         "invariants": NOTED,
         "brakes": BRAKES,
+        "active_brakes": ACTIVE_BRAKES,
         "event_lag": EVENT_LAG,
         "invoices": UNLISTED,
     }

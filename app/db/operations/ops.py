@@ -33,6 +33,7 @@ from app.db.core.reads import Query
 from app.db.core.statements import AnySelect
 from app.db.leases.billing import ends_at
 from app.db.operations import cluster
+from app.db.operations.active_brakes import BRAKES_OF_ACCOUNT
 from app.db.schema.tables import (
     account,
     account_check,
@@ -262,6 +263,7 @@ ACCOUNTS = Query(
         cast(account_region.c.service_quotas, Text).label("service_quotas"),
         account_check.c.checked_at.label("last_check_at"),
         account_check.c.failed.label("failed_checks"),
+        BRAKES_OF_ACCOUNT,
     )
     .select_from(
         account.outerjoin(account_region, account_region.c.account == account.c.name).outerjoin(

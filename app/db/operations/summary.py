@@ -1,22 +1,26 @@
 """The whole installation at a glance: what is, from one walk over the live leases, and what was. Across all tenants."""
 
+from collections.abc import Mapping
 from datetime import timedelta
 from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import Interval, case, column, func, literal, literal_column, or_, select, table
+from sqlalchemy import ClauseElement, Interval, case, column, func, literal, literal_column, select, table
 
 from app.db.core.compiled import with_values
 from app.db.core.reads import Query
-from app.db.core.statements import AnySelect
 from app.db.leases.billing import cost, price_segments
+from app.db.operations.active_brakes import ACTIVE_BRAKES
 from app.db.operations.invariants import NOTED
+from app.db.operations.launch_outcomes import LAUNCHES
 from app.db.operations.ops import BRAKES, EVENT_LAG, LIVE, OPEN, StuckAfter, stuck
-from app.db.schema.tables import account, account_region, attempt, lease, orphan, tenant, worker_heartbeat
+from app.db.schema.tables import account_check, attempt, lease, orphan, periodic_job, tenant, worker_heartbeat
 from app.domain.error_kinds import ErrorKind
 from app.domain.leases import AttemptState
 
 MOST_TENANTS = 100
+LATE_AFTER = 3
+"""Intervals of a job."""
 _DAY = timedelta(days=1)
 _RUNNING = timedelta(seconds=15)
 """A process without a heartbeat for this long counts as ended. A process sends one every two seconds."""
@@ -64,26 +68,36 @@ SPEND_NOW = select(func.coalesce(func.sum(_live.c.rate_per_hour), 0).label("usd"
 ORPHAN_COUNTS = select(orphan.c.cause, func.count().label("orphans")).where(OPEN).group_by(orphan.c.cause)
 """Open orphans by cause."""
 
-BLOCKED_REGIONS = (
+_IS_REFUSED = LAUNCHES.subquery("launches")
+REFUSED_LAUNCHES = (
     select(
-        account_region.c.account,
-        account_region.c.region,
-        account_region.c.blocked_by["code"].astext.label("code"),
-        account_region.c.blocked_by["message"].astext.label("message"),
-        account_region.c.blocked_since.label("since"),
-        account_region.c.blocked_until.label("until"),
+        *(_IS_REFUSED.c[name] for name in ("provider", "account", "region", "outcome", "in_a_row", "since")),
+        _IS_REFUSED.c.error["code"].astext.label("code"),
+        _IS_REFUSED.c.error["message"].astext.label("message"),
     )
-    .where(account_region.c.blocked_until > func.now())
-    .order_by(account_region.c.account, account_region.c.region)
+    .where(_IS_REFUSED.c.in_a_row > 0)
+    .order_by(_IS_REFUSED.c.account, _IS_REFUSED.c.region, _IS_REFUSED.c.outcome)
 )
-"""The regions of accounts in which the provider refuses every launch."""
+"""Launches of the last hour that were refused since the last one that succeeded there, by the class of the error."""
 
-BRAKED_ACCOUNTS = (
-    select(account.c.name.label("account"), account.c.cordoned, (account.c.state == "draining").label("draining"))
-    .where(or_(account.c.cordoned.is_not(None), account.c.state == "draining"))
-    .order_by(account.c.name)
+_LAST_OK = func.coalesce(periodic_job.c.last_ok_at, periodic_job.c.created_at)
+_LATE = func.extract("epoch", func.now() - _LAST_OK)
+LATE_JOBS = (
+    select(
+        *(periodic_job.c[name] for name in ("kind", "account", "region", "interval_seconds", "last_error")),
+        _LAST_OK.label("since"),
+    )
+    .where(_LATE / periodic_job.c.interval_seconds > LATE_AFTER)
+    .order_by(_LAST_OK)
 )
-"""The accounts at which nothing is launched by an operator's wish: cordoned, or no longer in the accounts file."""
+"""Periodic jobs that have not succeeded for LATE_AFTER of their intervals."""
+
+FAILED_CHECKS = (
+    select(account_check.c.account, account_check.c.failed, account_check.c.checked_at)
+    .where(account_check.c.failed > 0)
+    .order_by(account_check.c.account)
+)
+"""Accounts with failed checks in the last run."""
 
 HEARTBEATS = select(
     worker_heartbeat.c.kind,
@@ -139,8 +153,10 @@ def present(stuck_after: StuckAfter, *, stuck_limit: int) -> Query:
             "tenants": TENANTS,
             "spend_now": SPEND_NOW,
             "orphan_counts": ORPHAN_COUNTS,
-            "blocked_regions": BLOCKED_REGIONS,
-            "braked_accounts": BRAKED_ACCOUNTS,
+            "active_brakes": ACTIVE_BRAKES,
+            "refused_launches": REFUSED_LAUNCHES,
+            "late_jobs": LATE_JOBS,
+            "failed_checks": FAILED_CHECKS,
             "stuck": stuck(stuck_after, limit=stuck_limit),
             "heartbeats": HEARTBEATS,
             "invariants": NOTED,
@@ -158,12 +174,12 @@ def past() -> Query:
     )
 
 
-def _together(parts: dict[str, AnySelect], *beside: Any) -> Query:
+def _together(parts: Mapping[str, ClauseElement], *beside: Any) -> Query:
     columns = (_as_json(part).label(name) for name, part in parts.items())
     return Query(select(func.now().label("as_of"), *columns).add_cte(*beside))
 
 
-def _as_json(statement: AnySelect) -> Any:
+def _as_json(statement: ClauseElement) -> Any:
     """The rows of `statement` as one JSON text; "[]" when there are none."""
     rows = f"SELECT coalesce(json_agg(row_to_json(part)), '[]')::text FROM ({with_values(statement)}) AS part"
     return literal_column(f"({rows})")

@@ -5,17 +5,18 @@ from typing import Any, cast
 
 import psycopg
 import pytest
-from sqlalchemy import text
+from sqlalchemy import func, text
 from sqlalchemy.exc import DBAPIError
 
 from app.db.schema.tables import periodic_job
 from tests.lines import written_by
-from tests.workers.fleet import Fleet
+from tests.workers.fleet import REGION, Fleet
 from tests.workers.test_metrics import told
-from workers import loop
+from workers import brakes, loop
 from workers.jobs import runner
 from workers.jobs.runner import JobSpec, PeriodicRunner, ensure_jobs
 from workers.loop import Loop
+from workers.providers.errors import Unreachable
 from workers.runtime import Runtime
 
 FAULTY = "DO $$ BEGIN RAISE EXCEPTION 'no' USING ERRCODE = '{}'; END $$"
@@ -52,6 +53,27 @@ def test_a_database_that_is_away_is_called_so_with_the_job_s_name(fleet: Fleet, 
     lines = run_failing(fleet, "recount", lambda runtime: runtime.database.run(text(FAULTY.format(state))))
     assert [(line["event"], line["job"]) for line in lines] == [("database away", "recount")]
     assert failures(fleet, "recount") == [1.0]
+
+
+def test_a_silence_is_logged_once_when_it_becomes_a_brake(fleet: Fleet) -> None:
+    def fail(_runtime: Runtime, _account: str, _region: str) -> None:
+        raise Unreachable("no route", code="Timeout")
+
+    spec = JobSpec(name="inventory", run=fail, interval=lambda _: 60.0)
+    ensure_jobs(fleet.runtime, {"inventory": spec})
+    running, brakes_set = PeriodicRunner(fleet.runtime, {"inventory": spec}), []
+    older = text("""UPDATE account_region SET last_error =
+        last_error || jsonb_build_object('since', to_jsonb(now() - make_interval(secs => :seconds)))""")
+    with written_by(log=brakes) as lines:
+        for seconds in (0, 25, 31, 31):
+            fleet.runtime.database.run(older.bindparams(seconds=seconds))
+            fleet.runtime.database.run(periodic_job.update().values(next_due=func.now()))
+            assert running.run_one()
+            found = [line for line in lines.new() if line["event"] == "brake set"]
+            brakes_set.append([(line["brake"], line["region"], line["level"]) for line in found])
+    first, young, *silent = brakes_set
+    assert (first, young) == ([], [])
+    assert silent[0] == [("silence", REGION, "error")]
 
 
 def test_a_loop_asks_what_has_failed(monkeypatch: pytest.MonkeyPatch) -> None:

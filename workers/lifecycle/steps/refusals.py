@@ -1,12 +1,13 @@
 """What a refusal of a create call sets aside for other launches: an offering, a named image, a region or an account."""
 
-import structlog
 from sqlalchemy import Connection, Update
 
 from app.db.core.prepared import Bound
 from app.db.fleet import accounts, offering_stats
+from app.domain.brakes import BrakeName
 from app.domain.cool_off import after_error
 from workers.accounts import error_json
+from workers.brakes import log_brake
 from workers.lifecycle.steps.context import StepContext, offering_key
 from workers.providers.errors import (
     AccountBlocked,
@@ -16,8 +17,6 @@ from workers.providers.errors import (
     Refused,
     RegionBlocked,
 )
-
-log = structlog.get_logger(__name__)
 
 
 def set_refused_aside(connection: Connection, ctx: StepContext, error: ProviderError) -> None:
@@ -29,7 +28,7 @@ def set_refused_aside(connection: Connection, ctx: StepContext, error: ProviderE
     image, attempt = ctx.lease.request.image, ctx.attempt
     if isinstance(error, AccountBlocked):
         region = attempt.region if isinstance(error, RegionBlocked) else None
-        log.error("account set aside for launches", account=attempt.account, region=region, code=error.code)
+        log_brake(BrakeName.ACCOUNT_BLOCKED, account=attempt.account, region=region, code=error.code)
         connection.execute(*accounts.block(attempt.account, region, error_json(error)))
     elif image is not None and isinstance(error, Refused) and error.may_concern_image:
         ctx.runtime.accounts.refuse_image(attempt.account, attempt.region, image, error)
