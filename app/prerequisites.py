@@ -5,7 +5,8 @@ Imports no web server.
 
 import contextlib
 import hmac
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -52,6 +53,12 @@ def check_database(url: str) -> CurrentLogin:
     if problem is not None:
         raise StartupError(f"the database {where} {problem}: run gpulease-server migrate")
     return login
+
+
+def clock_problem(url: str, *, clock: Callable[[], float] = time.time) -> str | None:
+    """How far the host's clock is from the database's, or None if it is right."""
+    with _connected(url) as connection:
+        return health_statements.clock_problem(clock(), connection.execute(health_statements.CLOCK).scalar_one())
 
 
 def _schema_revision(url: str) -> str | None:

@@ -16,7 +16,6 @@ log = structlog.get_logger(__name__)
 
 _STALE_SECONDS = 60.0
 _KINDS = ("worker", "inventory")
-_CLOCK_SECONDS = 5.0
 _DEADMAN = "deadman"
 _DEADMAN_STALE_SECONDS = 900.0
 """A pass every five minutes may miss two."""
@@ -46,7 +45,7 @@ class HealthService:
                 beats = (await connection.execute(statements.HEARTBEATS)).mappings().all()
                 deadman = (await connection.execute(statements.needs_deadman(without_own_end()))).scalar_one()
                 read_only = (await connection.execute(statements.READ_ONLY)).scalar_one()
-                ahead = time.time() - (await connection.execute(statements.CLOCK)).scalar_one()
+                clock = statements.clock_problem(time.time(), (await connection.execute(statements.CLOCK)).scalar_one())
                 session = await self._database.session_problem(connection) or "ok"
         except DatabaseUnavailable:
             return _unknown("unavailable")
@@ -63,27 +62,16 @@ class HealthService:
                 "database": database,
                 "schema": schema,
                 "session": session,
-                "clock": "wrong" if _is_wrong(ahead) else "ok",
+                "clock": "ok" if clock is None else "wrong",
             }
             | {one: "missing" if one in missing else "ok" for one in stale},
-            warnings=[_warning(kind, seconds) for kind, seconds in missing.items()] + _clock_warnings(ahead),
+            warnings=[_warning(kind, seconds) for kind, seconds in missing.items()]
+            + ([] if clock is None else [clock]),
         )
 
 
 def _unknown(database: str) -> Readiness:
     return Readiness(ready=False, checks={"database": database, "schema": "unknown", "session": "unknown"})
-
-
-def _clock_warnings(ahead: float) -> list[str]:
-    """`ahead`: seconds that the host's clock is ahead of the database's."""
-    if not _is_wrong(ahead):
-        return []
-    where = "ahead of" if ahead > 0 else "behind"
-    return [f"the host's clock is {abs(ahead):.0f} s {where} the database's; its rate limits count in other windows"]
-
-
-def _is_wrong(ahead: float) -> bool:
-    return abs(ahead) > _CLOCK_SECONDS
 
 
 def _missing(beats: Any, stale: Mapping[str, float]) -> dict[str, float]:

@@ -1,5 +1,6 @@
 """How often a tenant may ask."""
 
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -34,7 +35,7 @@ def clock() -> Clock:
 
 
 def limiter(clock: Clock, name: str = "test") -> RateLimiter:
-    return RateLimiter("3/minute", name=name, clock=clock)
+    return RateLimiter("3/hour", name=name, clock=clock)
 
 
 async def test_requests_over_the_limit_are_refused_until_the_window_ends(clock: Clock) -> None:
@@ -87,7 +88,29 @@ async def test_limiters_count_apart_and_their_counts_end_with_the_window(
     assert [each.peek("a").remaining for each in twos] == [1, 0]
     keys = kept_redis.keys("gpulease:rate:*")
     assert len(keys) == 2
-    assert all(60 < kept_redis.ttl(key) <= 120 for key in keys)
+    assert all(3600 < kept_redis.ttl(key) <= 7200 for key in keys)
+
+
+@pytest.mark.parametrize("wrong", [-86_400.0, -3600.0, 0.0, 3600.0, 86_400.0])
+async def test_hosts_with_wrong_clocks_share_one_limit(broker_url: str, kept_redis: redis.Redis, wrong: float) -> None:
+    clocks = (lambda: time.time() + wrong, time.time)
+    limits = [RateLimiter("4/hour", name="test", clock=each) for each in clocks]
+    counts = [
+        SharedCounts([each], broker_url, ApiMetrics(), clock=clock) for each, clock in zip(limits, clocks, strict=True)
+    ]
+    for each in limits:
+        each.hit("a")  # before the process has reached Redis
+    for count in counts:
+        await count.sync()
+    for each, count in zip(limits, counts, strict=True):
+        each.hit("a")
+        await count.sync()
+    assert [each.peek("a").remaining for each in limits] == [1, 0]
+    assert len(kept_redis.keys("gpulease:rate:*")) == 1
+    resets = [each.peek("a").reset for each in limits]
+    assert abs(resets[0] - resets[1]) <= 1
+    for count in counts:
+        await count.close()
 
 
 async def test_without_redis_each_process_counts_alone_and_forgets_nothing(clock: Clock) -> None:

@@ -2,7 +2,8 @@
 
 Each process counts on its own. Four times a second, the process adds the counts of all its limiters to Redis in one
 round trip and reads the sums. While Redis is unavailable, each process applies the limit alone. Windows start at
-multiples of their length, so that all processes use the same windows.
+multiples of their length by the clock of Redis, so that all processes use the same windows. A process that has not
+reached Redis yet uses its host's clock.
 """
 
 import time
@@ -20,12 +21,20 @@ from app.observability.metrics import ApiMetrics
 
 SYNC_SECONDS = 0.25
 _PAUSE_SECONDS = 5.0
+_CLOCK_SECONDS = 0.5
+"""A clock that differs less is left alone: a window must not change with the time that an answer takes."""
 _SOCKET_SECONDS = 1.0
 _REMEMBERED = 10_000
 _DRIVER = DriverInfo()
 """Without it, the client looks up its own version anew for each connection, which takes longer than connecting."""
 
 _log = structlog.get_logger("gpulease.rate_limits")
+_BEGAN = time.time() - time.monotonic()
+
+
+def _steady() -> float:
+    """The host's clock as it was when the process began. Setting the clock afterwards changes no window."""
+    return _BEGAN + time.monotonic()
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,13 +65,14 @@ class Counted:
 
 
 class RateLimiter:
-    """`rule` such as `600/minute`. `name` keeps the counters of several limiters apart."""
+    """`rule` such as `600/minute`. `name` keeps the counters of several limiters apart. `clock`: see `follow`."""
 
-    def __init__(self, rule: str, *, name: str, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, rule: str, *, name: str, clock: Callable[[], float] = _steady) -> None:
         self._rate = RequestRate.parse(rule)
         self._seconds = self._rate.seconds
         self._name = name
         self._clock = clock
+        self._behind = 0.0
         self._windows: dict[str, _Window] = {}
         """The most recently used is last. The one that was not used for longest makes room for a new one."""
         self.policy = f'"{name}";q={self._rate.amount};w={self._seconds}'
@@ -86,6 +96,14 @@ class RateLimiter:
         """The RateLimit header's value."""
         return f'"{self._name}";r={decision.remaining};t={decision.reset}'
 
+    def follow(self, behind: float) -> None:
+        """From now on, windows are those of a clock that is so many seconds ahead of the host's. What was counted stays counted."""
+        before, self._behind = self._number(), behind
+        number = self._number()
+        for window in self._windows.values():
+            if window.number == before != number:
+                window.number, window.total = number, 0
+
     def counted(self) -> Counted:
         """What Redis does not know yet of the present window. Earlier windows are forgotten."""
         number = self._number()
@@ -108,14 +126,17 @@ class RateLimiter:
         return window
 
     def _number(self) -> int:
-        return int(self._clock() // self._seconds)
+        return int(self._now() // self._seconds)
 
     def _reset(self) -> int:
-        return max(int(self._seconds - self._clock() % self._seconds), 1)
+        return max(int(self._seconds - self._now() % self._seconds), 1)
+
+    def _now(self) -> float:
+        return self._clock() + self._behind
 
 
 class SharedCounts:
-    """Keeps the limiters of this process in step with those of others, over one connection."""
+    """Keeps the limiters of this process in step with those of others, over one connection. `clock` is the host's."""
 
     def __init__(
         self,
@@ -123,13 +144,14 @@ class SharedCounts:
         broker_url: str,
         metrics: ApiMetrics,
         *,
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] = _steady,
     ) -> None:
         self._limiters = tuple(limiters)
         self._metrics = metrics
         self._clock = clock
         self._silent_until = 0.0
         self._asked_at = 0.0
+        self._behind: float | None = None
         self._endless: dict[str, tuple[int, float]] = {}
         """Keys in Redis that have no end yet: the seconds that they are to last, and until when that is tried."""
         self._redis = redis.asyncio.Redis.from_url(
@@ -143,7 +165,7 @@ class SharedCounts:
         try:
             await self.sync()
         except (RedisError, OSError) as error:
-            self._silent_until = self._clock() + _PAUSE_SECONDS
+            self._silent_until, self._behind = self._clock() + _PAUSE_SECONDS, None
             self._metrics.redis_answered(up=False)
             _log.warning("rate limits are counted by this process alone", error=type(error).__name__)
 
@@ -153,6 +175,11 @@ class SharedCounts:
         Each answer is judged by itself: what Redis refused is sent again, and nothing else. An error that ends the
         connection leaves the answers after it unknown, and these counts may be added twice.
         """
+        if self._behind is None:
+            await self._follow_redis()
+        await self._exchange()
+
+    async def _exchange(self) -> None:
         counted = [each for each in (limiter.counted() for limiter in self._limiters) if each.windows]
         now = self._clock()
         self._endless |= {each.key: (2 * each.seconds, now + 2 * each.seconds) for each in counted}
@@ -191,6 +218,14 @@ class SharedCounts:
             pipeline.ping()
         if len(pipeline):
             self._asked_at = now
+
+    async def _follow_redis(self) -> None:
+        """Compares the clocks. This happens at the start, and again after each failure of Redis."""
+        seconds, microseconds = await self._redis.time()
+        behind = seconds + microseconds / 1e6 - self._clock()
+        self._behind = behind if abs(behind) > _CLOCK_SECONDS else 0.0
+        for limiter in self._limiters:
+            limiter.follow(self._behind)
 
     async def close(self) -> None:
         """Closes the connection."""

@@ -12,7 +12,7 @@ from cloudsim.testing import Control, running
 from tests.cached_settings import read_settings
 from tests.workers.providers import contract
 from tests.workers.providers.azure.accounts import GROUP, SUBSCRIPTION, account
-from tests.workers.providers.azure.rules import firewalls, placement, reaches
+from tests.workers.providers.azure.rules import Network, firewalls, network_of, placement, reaches
 from tests.workers.providers.azure.strict import checked
 from tests.workers.providers.conftest import AZURE_TOKEN
 from tests.workers.providers.contract import Power
@@ -75,6 +75,8 @@ class OnCloudsim:
         self.impatient: Provider = AzureProvider(self.account, read_settings(call_timeout=self.short_timeout))
         self.sim = sim
         self._image: Image | None = None
+        self._group = Group(AzureClients(self.account, read_settings()), SUBSCRIPTION, GROUP)
+        self._networks: dict[str, Network] = {}
 
     def image(self) -> Image:
         self._image = self._image or self.provider.image(self.region)
@@ -127,13 +129,16 @@ class OnCloudsim:
         self.sim.plant(region=self.other_region, instance_type=self.instance_type, provider="azure", tags=dict(tags))
 
     def firewalls(self, vm_id: str) -> Mapping[str, Sequence[contract.Inbound]]:
-        return firewalls(self._resource_group(), vm_id)
+        return firewalls(self._group, vm_id)
 
     def reaches(self, source: str, target: str, port: int) -> bool:
-        return reaches(self._resource_group(), source, target, port)
+        for vm_id in (source, target):
+            if vm_id not in self._networks:
+                self._networks[vm_id] = network_of(self._group, vm_id)
+        return reaches(self._networks[source], self._networks[target], port)
 
     def placed(self, vm_id: str) -> str | None:
-        return placement(self._resource_group(), vm_id)
+        return placement(self._group, vm_id)
 
     def lose_reply(self, call: str) -> None:
         self._fault(call, "lose_reply")
@@ -142,9 +147,6 @@ class OnCloudsim:
         """What the adapter has just made for a group is not there any more."""
         adapter: Any = self.provider
         adapter._shared = AzureGroupResources()
-
-    def _resource_group(self) -> Group:
-        return Group(AzureClients(self.account, read_settings()), SUBSCRIPTION, GROUP)
 
     def break_firewall(self, stage: str) -> None:
         assert stage == "made", "one PUT makes a group and opens it"

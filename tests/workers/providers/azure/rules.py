@@ -1,6 +1,7 @@
 """Inbound rules as Azure tells them, in the contract's form."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from typing import Any
 
@@ -15,19 +16,35 @@ def firewalls(group: Group, vm_id: str) -> Mapping[str, Sequence[Inbound]]:
     return {str(one): list(_rules(rules))}
 
 
-def reaches(group: Group, source: str, target: str, port: int) -> bool:
+@dataclass(frozen=True)
+class Network:
+    """Where a VM is in the network. `rules`: of the group on its interface, Azure's own included; None without a group."""
+
+    address: IPv4Address | IPv6Address
+    members: set[str]
+    rules: Sequence[Any] | None
+
+
+def network_of(group: Group, vm_id: str) -> Network:
+    (configuration,) = _interface(group, vm_id)["properties"]["ipConfigurations"]
+    properties = configuration["properties"]
+    one, rules = _security_group(group, vm_id)
+    return Network(
+        address=ip_address(properties["privateIPAddress"]),
+        members={one["id"] for one in properties.get("applicationSecurityGroups", ())},
+        rules=None if one is None else [rule["properties"] for rule in rules],
+    )
+
+
+def reaches(source: Network, target: Network, port: int) -> bool:
     """By the first rule that applies, Azure's own rules last. Without a group on the interface, the VMs of a network reach each other.
 
     Source: Azure docs, "Network security groups overview". Subnets have no group here.
     """
-    theirs = _members(group, source)
-    one, rules = _security_group(group, target)
-    if one is None:
+    if target.rules is None:
         return True
-    (configuration,) = _interface(group, source)["properties"]["ipConfigurations"]
-    address = ip_address(configuration["properties"]["privateIPAddress"])
-    for rule in sorted((rule["properties"] for rule in rules), key=lambda rule: rule["priority"]):
-        if rule["direction"] == "Inbound" and _is_to(rule, port) and _is_from(rule, theirs, address):
+    for rule in sorted(target.rules, key=lambda rule: int(rule["priority"])):
+        if rule["direction"] == "Inbound" and _is_to(rule, port) and _is_from(rule, source.members, source.address):
             return bool(rule["access"] == "Allow")
     raise AssertionError("Azure's last rule applies to everything")
 
@@ -51,11 +68,6 @@ def placement(group: Group, vm_id: str) -> str | None:
     properties = instances.require(group, vm_id)["properties"]
     near: str | None = properties.get("proximityPlacementGroup", {}).get("id")
     return near
-
-
-def _members(group: Group, vm_id: str) -> set[str]:
-    (configuration,) = _interface(group, vm_id)["properties"]["ipConfigurations"]
-    return {one["id"] for one in configuration["properties"].get("applicationSecurityGroups", ())}
 
 
 def _security_group(group: Group, vm_id: str) -> tuple[str | None, Any]:
