@@ -1,10 +1,12 @@
 """Addresses, titles, scroll positions, and what one lease's page can change."""
 
 import re
+from pathlib import Path
 
-from playwright.sync_api import expect
+from playwright.sync_api import Route, expect
 
 from app.local.waiting import wait_until
+from app.settings.providers import providers
 from tests.browser.visitor import Visitor
 from tests.e2e.people import ONE_A10G, Tenant
 from tests.e2e.stack import PATIENCE
@@ -85,6 +87,42 @@ def test_a_lease_is_renamed_labelled_and_rebooted(visitor: Visitor, tenant: Tena
     expect(page.get_by_text(re.compile("^lease reboot(ing|ed)")).first).to_be_visible()
     expect(page.get_by_text("It runs the script once")).to_be_visible()
     expect(page.get_by_text(re.compile(r"^Time, \w+"))).to_be_attached()
+
+
+SCRIPTS = Path(__file__).parents[2] / "docs" / "startup-scripts.md"
+
+
+def documented_commands() -> dict[str, list[str]]:
+    """By provider: the command that shows the result of a start-up script, and the one that shows its output."""
+    rows = re.findall(r"^\| ([\w, ]+) \| `(.+)` \| `(.+)` \|$", SCRIPTS.read_text(encoding="utf-8"), re.MULTILINE)
+    return {name.lower(): commands for names, *commands in rows for name in names.split(", ")}
+
+
+def test_the_boot_panel_shows_the_commands_of_the_cloud_that_has_the_vm(visitor: Visitor, tenant: Tenant) -> None:
+    commands = documented_commands()
+    assert commands.keys() == providers().keys()
+    lease_id = tenant.create({**ONE_A10G, "startup_script": "#!/bin/sh\ntrue\n"})
+    tenant.wait(lease_id, "active")
+    page, placed_at = visitor.page, ["aws"]
+
+    def answer(route: Route) -> None:
+        found = route.fetch(headers={**route.request.headers, "if-none-match": '"another"'})
+        lease = found.json()
+        lease["placement"]["provider"] = placed_at[0]
+        route.fulfill(response=found, json=lease)
+
+    page.route(re.compile(rf"/v1/leases/{lease_id}(\?|$)"), answer)
+    visitor.sign_in(tenant.key)
+    visitor.go(f"leases/{lease_id}")
+    for provider, expected in commands.items():
+        placed_at[0] = provider
+        page.reload()
+        for command, purpose in zip(expected, ("result", "output"), strict=True):
+            button = page.get_by_role("button", name=f"Copy the command that shows the {purpose}")
+            expect(button.locator("xpath=..").locator("code")).to_have_text(
+                re.compile(f"^ssh .* {re.escape(command)}$")
+            )
+    page.unroute_all(behavior="wait")
 
 
 def test_viewers_get_no_buttons(visitor: Visitor, tenant: Tenant) -> None:
