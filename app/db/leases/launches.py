@@ -43,8 +43,18 @@ STILL_IN_POOL = and_(lease.c.group_pool == bindparam("pool", type_=Json), not_(l
 
 FIRST_ATTEMPT_AT = func.coalesce(lease.c.first_attempt_at, func.now())
 LAUNCHED_AT = func.coalesce(lease.c.launched_at, func.now())
-BILLING_STARTED_AT = func.coalesce(lease.c.billing_started_at, func.now())
 """Values for `transitions.write`: now, unless an earlier attempt has set the column."""
+
+RATE_SINCE = func.coalesce(
+    select(attempt.c.billing_started_at)
+    .where(attempt.c.lease_id == lease.c.id, attempt.c.n == lease.c.attempts_count)
+    .correlate(lease)
+    .scalar_subquery(),
+    func.now(),
+)
+"""When the rate of the newest attempt begins: now, or with the VM's start where it ran while its rows were lost."""
+
+BILLING_STARTED_AT = func.coalesce(lease.c.billing_started_at, RATE_SINCE)
 
 _UNEXTENDED = (
     select(lease.c.id)

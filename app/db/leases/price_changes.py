@@ -17,6 +17,7 @@ from app.db.schema.tables import attempt, attempt_price, lease, offering
 from app.domain.ids import AttemptId, LeaseId
 from app.domain.leases import AttemptState
 
+_FROM_NOW = spend_caps.rate_begins(NOW)
 _OF_ATTEMPT = select(attempt_price.c.starts_at, attempt_price.c.price_per_hour).where(
     attempt_price.c.attempt_id == bindparam("attempt", type_=Text)
 )
@@ -114,5 +115,5 @@ def close_past(attempt_id: AttemptId, cost: Decimal) -> Update:
 
 def begin_rate(lease_id: LeaseId, event: NewEvent, *, cost: Decimal, rate: Decimal) -> Bound[AnyInsert]:
     """The lease is billed at `rate` USD an hour from now on. `cost`: USD at the rate until now."""
-    values = {"rate_per_hour": rate, "rate_since": NOW, **spend_caps.RATE_BEGINS, **WAKE}
+    values = {"rate_per_hour": rate, **_FROM_NOW, **WAKE}
     return write(lease_id, event, given={"rate": rate, "cost": cost}, values=values)

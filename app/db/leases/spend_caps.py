@@ -15,13 +15,16 @@ CAP_REACHED = lease.c.cost_reached_at <= func.now()
 
 _COST_CLOSED = lease.c.cost_closed + bindparam("cost", type_=Money)
 
-RATE_BEGINS: Mapping[str, ColumnElement[Any]] = {
-    "cost_closed": _COST_CLOSED,
-    "cost_reached_at": billing.cost_reached_at(
-        lease.c.max_cost, _COST_CLOSED, bindparam("rate", type_=Money), func.now()
-    ),
-}
-"""A rate applies from now on. Parameters: rate (USD an hour), and cost (USD to close)."""
+
+def rate_begins(since: ColumnElement[Any]) -> Mapping[str, ColumnElement[Any]]:
+    """A rate applies since then. Parameters: rate (USD an hour), and cost (USD to close)."""
+    rate = bindparam("rate", type_=Money)
+    return {
+        "rate_since": since,
+        "cost_closed": _COST_CLOSED,
+        "cost_reached_at": billing.cost_reached_at(lease.c.max_cost, _COST_CLOSED, rate, since),
+    }
+
 
 CLOSED: Mapping[str, ColumnElement[Any]] = {
     "cost_closed": _COST_CLOSED,

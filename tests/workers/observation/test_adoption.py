@@ -1,6 +1,8 @@
 """A database restored from before the last leases: the hold, adoption from the tags, and going on."""
 
 from collections.abc import Callable
+from datetime import timedelta
+from decimal import Decimal
 
 import boto3
 import pytest
@@ -77,6 +79,19 @@ def test_a_vm_whose_lease_still_waits_in_the_queue_is_adopted_into_it(fleet: Fle
     fleet.drive_to(lease_id, "released")
     assert fleet.vms() == []
     assert fleet.used() == {}
+
+
+def test_a_vm_that_ran_while_its_rows_were_lost_is_paid_for_and_counts_towards_the_cap(fleet: Fleet) -> None:
+    lease_id = fleet.active()
+    fleet.lose_attempts(lease_id, max_cost=Decimal(1))
+    fleet.let_pass(600)
+    adopt_and_resume(fleet)
+    row = fleet.drive_to(lease_id, "active")
+    (attempt,) = fleet.attempts(lease_id)
+    assert row.rate_since == row.billing_started_at == attempt.billing_started_at
+    assert (fleet.now() - row.rate_since).total_seconds() > 600
+    lasts = timedelta(hours=float(1 / row.rate_per_hour))
+    assert abs(row.cost_reached_at - row.rate_since - lasts) < timedelta(milliseconds=1)
 
 
 def test_a_lost_attempts_number_makes_no_second_vm_when_it_is_used_again(

@@ -49,6 +49,9 @@ def _shown(ctx: StepContext) -> dict[str, Any]:
     return {"connection": _connection(ctx), "placement": {**(ctx.row.lease_placement or {}), **known}}
 
 
+_RATE_BEGINS = spend_caps.rate_begins(launches.RATE_SINCE)
+
+
 def _billed(rate: Rate) -> Mapping[str, Any]:
     return {
         "running_at": NOW,
@@ -57,8 +60,7 @@ def _billed(rate: Rate) -> Mapping[str, Any]:
         "rate_per_hour": rate.total,
         "disk_rate_per_hour": rate.disk,
         "address_rate_per_hour": rate.address,
-        "rate_since": NOW,
-        **spend_caps.RATE_BEGINS,
+        **_RATE_BEGINS,
         "launched_at": launches.LAUNCHED_AT,
     }
 
