@@ -35,6 +35,8 @@ class Judge:
         duty: Duty,
         purse: Purse,
         groups: GroupTruth,
+        *,
+        hostile: Losses,
     ) -> None:
         self._installation = installation
         self._tenant = tenant
@@ -43,6 +45,7 @@ class Judge:
         self._duty = duty
         self._purse = purse
         self._groups = groups
+        self._hostile = hostile
         self._restless: dict[str, float] = {}
 
     def judge(self, asked: set[str], clock: Callable[[], float]) -> dict[str, Any]:
@@ -191,7 +194,10 @@ class Judge:
 
     def _differences(self) -> list[str]:
         one = self._installation
-        forgotten = self._losses.forgotten(self._ended_by_others())
+        # a hostile tenant switches its VMs off at any time: whose row was lost may have ended since
+        forgotten = (
+            self._losses.forgotten(self._ended_by_others()) | self._hostile.ended_before | self._hostile.vms.keys()
+        )
         found: list[str] = []
 
         def differ() -> bool:

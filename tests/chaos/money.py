@@ -100,7 +100,9 @@ class Purse:
         over = Decimal(lease["cost"]["accrued"]) - Decimal(lease["max_cost"])
         if over <= 0:
             return 0.0
-        rate = max(Decimal(one["offering"]["price_per_hour"]) for one in self._tenant.attempts(lease["id"]))
+        changes = self._tenant.items(f"/v1/leases/{lease['id']}/events", type="lease.price_changed")
+        prices = [one["offering"]["price_per_hour"] for one in self._tenant.attempts(lease["id"])]
+        rate = max(map(Decimal, [*prices, *(one["data"]["price_per_hour"] for one in changes)]))
         return round(float(over / rate) * 3600, 1)
 
     def _left(self) -> dict[str, str]:

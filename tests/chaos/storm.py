@@ -83,7 +83,9 @@ class Storm:
         ):
             hostile = Hostile(self._installation, other, self._stack.credentials.api_url, self._wanted.seed)
             operator.patch(f"/v1/tenants/{tenant.id}", {"max_ttl_seconds": TERM_SECONDS})
-            self._losses = Losses(tenant, self._installation.cloud, self._installation.database_url, self._calendar.now)
+            cloud, database_url = self._installation.cloud, self._installation.database_url
+            self._losses = Losses(tenant, cloud, database_url, self._calendar.now)
+            self._losses_of_hostile = Losses(other, cloud, database_url, self._calendar.now)
             self._purse = Purse(tenant, self._wanted.seed, self._installation.database_url)
             self._groups = GroupTruth(self._installation, tenant, self._course, self._losses)
             self._purse.open()
@@ -107,7 +109,16 @@ class Storm:
                     asked = {lease_id for request in requests for lease_id in request.result()}
                 self._stack.wait_until_ready()
             self._loosen(tenant)
-            judge = Judge(self._installation, tenant, self._course, self._losses, self._duty, self._purse, self._groups)
+            judge = Judge(
+                self._installation,
+                tenant,
+                self._course,
+                self._losses,
+                self._duty,
+                self._purse,
+                self._groups,
+                hostile=self._losses_of_hostile,
+            )
             found = judge.judge(asked, lambda: self._timeline.seconds)
             found["checks"]["what a hostile tenant changed for others"] = sorted(hostile.changed)
         return {"seed": self._wanted.seed, "leases": self._wanted.leases, "hostile": hostile.sent, **found}
@@ -382,6 +393,7 @@ class Storm:
 
     def _note_losses(self) -> None:
         self._losses.note(self._course.made, self._course.groups, self._course.copies)
+        self._losses_of_hostile.note((), (), ())
         self._course.note("what was lost is noted")
 
     def _expect_hold(self, before: int, cause: str) -> None:
