@@ -20,8 +20,9 @@ class OtherPoolError(Exception):
 def rejoin_pool(connection: Connection, group_id: GroupId, place: Mapping[str, Any]) -> Pool | None:
     """The pool of the group, for a member with a VM at `place`: account, region, zone, instance_type, market.
 
-    A group without a pool begins to form in that of the VM, in this transaction. None: the group ends. The caller has
-    locked the member. Raises OtherPoolError.
+    A group without a pool begins to form in that of the VM, in this transaction. A group that forms gets its form time
+    anew: it may have passed while the rows were lost. None: the group ends. The caller has locked the member. Raises
+    OtherPoolError.
     """
     group = coordination.group_from_row(connection.execute(*coordination.read(group_id, locked=True)).one())
     if group.ends or group.state in (GroupState.RELEASING, GroupState.ENDED):
@@ -31,6 +32,8 @@ def rejoin_pool(connection: Connection, group_id: GroupId, place: Mapping[str, A
         _form(connection, group, pool)
     elif group.pool != pool:
         raise OtherPoolError
+    elif group.formed_at is None:
+        connection.execute(coordination.move(group.id, {"pool_started_at": func.now()}))
     return pool
 
 

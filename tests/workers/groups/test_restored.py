@@ -67,6 +67,17 @@ def test_a_member_whose_vm_is_gone_is_launched_beside_the_others(groups: GroupFl
     assert (groups.vms(), {vm["zone"] for vm in groups.fleet.vms()}) == (3, {pool["zone"]})
 
 
+def test_a_group_whose_form_time_passed_while_its_rows_were_lost_keeps_its_vms(groups: GroupFleet) -> None:
+    group_id, leases = formed(groups, 2)
+    vms, pool = {vm["id"] for vm in groups.fleet.vms()}, groups.group(group_id).pool
+    set_back(groups, group_id, **pool)
+    groups.fleet.let_pass(groups.group(group_id).form_seconds + 60)
+    adopt_and_resume(groups)
+    group = groups.drive_to(group_id, "active")
+    assert (group.pool, group.pools_tried) == (pool, [])
+    assert {groups.fleet.attempts(lease_id)[-1].instance_id for lease_id in leases} == vms
+
+
 def test_a_vm_outside_of_the_pool_is_not_adopted(groups: GroupFleet) -> None:
     """The group left this pool in the restored state, and it came back to it in the time that is lost."""
     group_id, _ = formed(groups, 2)
