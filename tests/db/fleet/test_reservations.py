@@ -94,6 +94,13 @@ def test_a_reservation_that_ends_earlier_shortens_the_leases_in_it(bought: Store
     assert bought.changed(reservations.shorten_attempts("main", "lab", ends_at + timedelta(days=2))) == 0
 
 
+def test_a_reservation_that_was_not_read_keeps_its_row_while_it_is_configured(bought: Store) -> None:
+    bought.run(reservations.forget_others("main", "us-east-1", {"lab": "g5.xlarge"}))
+    assert [row.name for row in bought.rows(reservation)] == ["lab"]
+    bought.run(reservations.forget_others("main", "us-east-1", {"lab": "g5.2xlarge"}))
+    assert bought.rows(reservation) == []
+
+
 def test_a_tenant_sees_the_reservations_that_it_may_use(bought: Store, database_url: str) -> None:
     mine, other = bought.tenant(), bought.tenant()
     bought.run(reservation.update().values(tenants=[mine]))
