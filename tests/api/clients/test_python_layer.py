@@ -99,6 +99,14 @@ def test_what_is_not_safe_is_sent_once(gpulease_client: ModuleType, connect: Cal
         assert len(script.requests) == 1
 
 
+def test_a_connection_has_at_most_five_seconds(gpulease_client: ModuleType, connect: Callable[[Script], Any]) -> None:
+    script = Script(problem(422, "invalid_request"))
+    with pytest.raises(gpulease_client.problems.InvalidRequest):
+        connect(script).leases.get("lease_1")
+    (asked,) = script.requests
+    assert asked.extensions["timeout"] == {"connect": 5.0, "read": 60.0, "write": 60.0, "pool": 60.0}
+
+
 def test_what_had_no_effect_is_repeated(connect: Callable[[Script], Any], lease: dict[str, Any]) -> None:
     script = Script(refused(), problem(429, "rate_limited"), httpx.Response(200, json=lease))
     assert connect(script).leases.update(lease["id"], name="x").id == lease["id"]
