@@ -17,6 +17,7 @@ from app.cli.errors import InvalidValueError
 from app.cli.mcp.server import local_server
 from app.cli.paths import check_path, is_id, path_of
 from app.domain.ids import is_typeid
+from cloudsim.testing import NO_TLS
 from tests.cli import contract
 from tests.cli.commands import COMMANDS, SUFFIX, arguments, benign, texts
 from tests.cli.conftest import Cli
@@ -95,6 +96,9 @@ def run(cli: Cli, monkeypatch: pytest.MonkeyPatch, words: list[str]) -> set[Requ
             super().__init__(Endpoint("https://api.test", "gpl_x"), **given, transport=recorder)
 
     monkeypatch.setattr(client, "Api", Recorded)
+    monkeypatch.setattr(
+        client, "tls_context", lambda _: NO_TLS
+    )  # nothing connects, and reading certificates takes 20 ms
     result = cli(*words)
     assert result.exception is None or isinstance(result.exception, SystemExit | KeyError), (words, result.exception)
     return set(recorder.requests)
