@@ -50,12 +50,10 @@ class EventService:
         self, principal: Principal, lease_id: str, wanted: EventFilter, *, span: EventRange, page: PageRequest
     ) -> RowPage:
         """Of one lease. Raises ResourceNotFound, CursorExpired."""
-        expired = False
+        expired = undone = False
         if span.after is not None:
             position = await self._position(span.after)
-            expired = not position.is_position
-            if span.after > position.newest:
-                raise CursorExpired
+            expired, undone = not position.is_position, span.after > position.newest
         mine = principal.tenant_id
         wanted = replace(wanted, tenant_id=mine, lease_id=lease_key(lease_id))
         statement = reads.in_range(span, limit=page.limit + 1, wanted=wanted)
@@ -63,7 +61,7 @@ class EventService:
             known = await connection.execute(lease_statements.VERSION, lease_statements.named(lease_id, mine))
             if known.first() is None:
                 raise ResourceNotFound
-            if expired and await _lost_its_beginning(connection, lease_id, mine):
+            if undone or (expired and await _lost_its_beginning(connection, lease_id, mine)):
                 raise CursorExpired
             rows = (await connection.execute(statement)).all()
         return await self._page(principal, wanted, rows, page, span.sort)

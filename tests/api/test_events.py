@@ -110,6 +110,8 @@ async def test_a_position_that_nobody_was_given_has_expired(alice: Caller, fleet
         for after in (2, 999_999_999):
             answer = await alice.get(f"{path}{after}")
             assert (answer.status_code, answer.json()["code"]) == (410, "cursor_expired"), path
+    unknown = await alice.get(f"/v1/leases/{lease_id[:-1]}{'0' if lease_id[-1] != '0' else '1'}/events?after=999999999")
+    assert (unknown.status_code, unknown.json()["code"]) == (404, "not_found")
     fleet.run("UPDATE installation SET event_sequence = event_sequence + 100")
     await make(alice)
     fleet.number_events()
