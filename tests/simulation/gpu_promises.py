@@ -33,7 +33,8 @@ _REJECTED = text(
     """
     SELECT e.lease_id, a.account, a.instance_id, next.n IS NOT NULL AS goes_on, l.reason->>'code' AS code,
            (a.region, a.zone, a.instance_type, a.market) = (next.region, next.zone, next.instance_type, next.market)
-           AND l.group_id IS NULL AND a.account = next.account AND next.created_at < a.ended_at + interval '5 seconds' AS again
+           AND l.group_id IS NULL AND a.account = next.account
+           AND next.created_at < coalesce(a.vm_state_at, a.ended_at) + interval '5 seconds' AS again
     FROM event e JOIN lease l ON l.id = e.lease_id
     JOIN attempt a ON a.lease_id = e.lease_id AND a.n = (e.data->>'n')::int
     LEFT JOIN attempt next ON next.lease_id = a.lease_id AND next.n = a.n + 1
