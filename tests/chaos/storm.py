@@ -121,7 +121,13 @@ class Storm:
             )
             found = judge.judge(asked, lambda: self._timeline.seconds)
             found["checks"]["what a hostile tenant changed for others"] = sorted(hostile.changed)
+            found["checks"]["deadlocks in PostgreSQL"] = self._deadlocks()
         return {"seed": self._wanted.seed, "leases": self._wanted.leases, "hostile": hostile.sent, **found}
+
+    def _deadlocks(self) -> list[str]:
+        """PostgreSQL ends one of the transactions: its lease waits, or its caller has an error."""
+        log = (self._stack.home.logs / "postgres.log").read_text(encoding="utf-8", errors="replace")
+        return [line for line in log.splitlines() if "deadlock detected" in line]
 
     def _let_it_happen(self, tenant: Tenant) -> None:
         for event in events(self._wanted):

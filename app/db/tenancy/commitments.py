@@ -352,11 +352,15 @@ def roll(connection: Connection, tenant_id: str, *, most: int = 1000) -> int:
     if not due:
         return 0
     lock_tenant(connection, tenant_id)
-    while resources := _begin_next(connection, tenant_id, due):
-        connection.execute(_SPENT, {**these, "resources": resources})
-    if connection.execute(_IS_SMALL, {**these, "most": _AT_ONCE}).scalar_one():
-        counted = {**these, "resources": [resource_of(budget_id) for budget_id in due]}
-        fit(connection, connection.execute(_LOCK_LEASES, counted).scalars().all(), resources=counted["resources"])
+    resources = [resource_of(budget_id) for budget_id in due]
+    is_small = connection.execute(_IS_SMALL, {**these, "most": _AT_ONCE}).scalar_one()
+    leases: Sequence[str] = ()
+    if is_small:
+        # before the quotas, as everybody does who changes a lease
+        leases = connection.execute(_LOCK_LEASES, {**these, "resources": resources}).scalars().all()
+    while begun := _begin_next(connection, tenant_id, due):
+        connection.execute(_SPENT, {**these, "resources": begun})
+    fit(connection, leases, resources=resources)
     return len(due)
 
 

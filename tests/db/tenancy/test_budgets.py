@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlalchemy import Connection, Row, insert, select, text
 
+from app.db.leases.transitions import locked
 from app.db.schema.tables import attempt, attempt_price, budget, event, lease, quota, quota_claim
 from app.db.tenancy import budgets, commitments, quotas
 from app.db.tenancy.quotas import NewCommitment
@@ -209,6 +210,27 @@ def test_an_admission_beside_a_change_of_the_set_of_budgets_changes_nothing(stor
         connection.commit()
         assert (answer.result().outdated, answer.result().fits) == (True, False)
     assert store.used(tenant) == {}
+
+
+def test_a_roll_waits_for_a_lease_before_it_holds_what_the_lease_needs(store: Store) -> None:
+    """Whoever changes a lease locks it first and its quotas afterwards: in the other order both wait for each other."""
+    tenant = room(store)
+    budget_id = store.budget(tenant, "1000", period="day")
+    lease_id = store.admit(tenant, ONE, at("1"))
+    assert lease_id is not None
+    ended_period(store, budget_id)
+    with ThreadPoolExecutor(1) as other, store.database.begin() as connection:
+        connection.execute(*locked([lease_id]))
+        rolled = other.submit(lambda: roll_anew(store, tenant))
+        store.await_lock()
+        connection.execute(select(quota).where(quota.c.tenant_id == tenant).with_for_update(nowait=True)).all()
+        connection.commit()
+        assert rolled.result() == 1
+
+
+def roll_anew(store: Store, tenant: str) -> int:
+    with store.database.begin() as connection:
+        return commitments.roll(connection, tenant)
 
 
 def test_a_lease_that_ends_leaves_its_cost_and_gives_back_the_rest(store: Store) -> None:
