@@ -182,10 +182,16 @@ class Operator(Person):
         _document(self.http.post(f"/v1/ops/accounts/{name}/checks"))
 
     def wait_for_offerings(self, *providers: str) -> None:
-        """Until each of these clouds has told what it offers."""
+        """Until each region of these clouds has told what it offers."""
+        places = [
+            {"account": account["name"], "region": one["region"]}
+            for account in self.get("/v1/ops/accounts")["items"]
+            if account["provider"] in providers
+            for one in account["regions"]
+        ]
 
         def told() -> bool:
-            return all(self.get("/v1/offerings", limit=1, provider=provider)["items"] for provider in providers)
+            return all(self.get("/v1/offerings", limit=1, **place)["items"] for place in places)
 
         assert wait_until(told, timeout=PATIENCE, poll=0.2), "no offerings"
 
