@@ -75,8 +75,6 @@ def test_the_root_leads_to_the_dashboard_and_the_pages_to_one_another(reader: Re
     assert page.url.startswith(f"{reader.url}/dashboard/")
     page.goto(f"{reader.url}/docs/errors#not_found")
     expect(page.locator("#not_found")).to_be_in_viewport()
-    page.get_by_role("link", name="Deprecation policy").click()
-    expect(page.get_by_role("heading", level=1)).to_have_text("Deprecation policy")
     page.get_by_role("link", name="Reference").click()
     expect(page.locator("#operations-leases-create_lease")).to_be_visible(timeout=PATIENCE_MS)
     assert reader.elsewhere == []
