@@ -29,7 +29,7 @@ from workers.providers.errors import InvalidSpec, NotFound, NotOffered, NotReady
 from workers.providers.types import LaunchSpec, Params
 
 PART = "group"
-"""Key in the stored parameters: bodies by kind, in the order in which they are created."""
+"""Key in the stored parameters: bodies by kind. The database keeps no order of members."""
 MEMBERS, RULES = "applicationSecurityGroup", "networkSecurityGroup"
 NEAR, SET = "proximityPlacementGroup", "availabilitySet"
 """The kinds."""
@@ -40,6 +40,7 @@ _PATHS = {
     NEAR: "Microsoft.Compute/proximityPlacementGroups",
     SET: "Microsoft.Compute/availabilitySets",
 }
+"""In the order of creation: a rule names the members, and a set the group near which it is."""
 _SUFFIXES = {MEMBERS: "asg", RULES: "nsg", NEAR: "ppg", SET: "set"}
 _NETWORK = frozenset({MEMBERS, RULES})
 _SAME = (tags.INSTALLATION, tags.SHARED)
@@ -122,8 +123,9 @@ class AzureGroupResources:
         """
         wanted = {} if shared is None else shared
         try:
-            for kind, one in wanted.items():
-                if not self._known.get(one["name"]):
+            for kind in _PATHS:
+                one = wanted.get(kind)
+                if one is not None and not self._known.get(one["name"]):
                     _ensure(group, kind, one)
                     self._known.put(one["name"], value=True)
             yield

@@ -19,6 +19,7 @@ from tests.workers.providers.azure.accounts import SECURITY_GROUPS, SUBNETS, acc
 from tests.workers.providers.azure.specs import REGION, spec
 from tests.workers.providers.azure.strict import checked, read
 from tests.workers.providers.azure.test_launch import GROUP_ID, interface
+from tests.workers.providers.contract.cases import as_stored
 from tests.workers.providers.samples import GROUP, owner
 from workers.providers import errors
 from workers.providers.azure import firewall, groups, launch
@@ -190,6 +191,13 @@ def test_azure_takes_members_with_infiniband_and_gives_all_back() -> None:
         assert kinds.index("availability_set") < kinds.index("proximity_placement_group")
         assert kinds.index("security_group") < kinds.index("application_security_group")
         assert not azure.leftovers(REGION, owner().installation, None).found
+
+
+@pytest.mark.parametrize("instance_type", [ND, "Standard_NC24ads_A100_v4"])
+def test_the_database_keeps_no_order_and_each_thing_is_created_before_what_names_it(instance_type: str) -> None:
+    with connected() as (_, azure):
+        wish = spec(owner("lease_0"), image=azure.image(REGION), instance_type=instance_type, zone=ZONE, group=GROUP)
+        assert azure.launch(REGION, as_stored(azure.plan(wish))).id
 
 
 @pytest.mark.parametrize("code", ["InvalidResourceReference", "ResourceNotFound"])

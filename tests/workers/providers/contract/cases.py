@@ -49,7 +49,16 @@ def wish(backend: Backend, of: OwnerTags | None = None, **changes: Any) -> Launc
 
 
 def launch(backend: Backend, of: OwnerTags | None = None, **changes: Any) -> Vm:
-    return backend.provider.launch(backend.region, backend.provider.plan(wish(backend, of, **changes)))
+    return backend.provider.launch(backend.region, as_stored(backend.provider.plan(wish(backend, of, **changes))))
+
+
+def as_stored(params: Any) -> Any:
+    """With the order of members that PostgreSQL gives to jsonb: by length, then by text."""
+    if isinstance(params, list):
+        return [as_stored(one) for one in params]
+    if isinstance(params, dict):
+        return {name: as_stored(params[name]) for name in sorted(params, key=lambda name: (len(name), name))}
+    return params
 
 
 def look(backend: Backend, vm_id: str) -> Vm:

@@ -14,7 +14,7 @@ from app.domain.tags import OwnerTags
 from app.local.waiting import wait_until
 from tests.workers.providers.contract import batches
 from tests.workers.providers.contract.backend import PATIENCE, Backend, Power
-from tests.workers.providers.contract.cases import NETWORKS, case, launch, leftovers, look, wish
+from tests.workers.providers.contract.cases import NETWORKS, as_stored, case, launch, leftovers, look, wish
 from tests.workers.providers.samples import GROUP, owner
 from workers.providers import errors
 from workers.providers.types import GroupSpec, Leftover, Params, Vm
@@ -30,7 +30,7 @@ def member(backend: Backend, n: int, group: GroupSpec = GROUP, **changes: Any) -
 
 
 def launched(backend: Backend, params: Params) -> Vm:
-    return repeated(lambda: backend.provider.launch(backend.region, params))
+    return repeated(lambda: backend.provider.launch(backend.region, as_stored(params)))
 
 
 def repeated(call: Callable[[], T]) -> T:
