@@ -62,7 +62,7 @@ async def test_each_command_does_what_its_page_says(
             done = await asyncio.to_thread(CliRunner(env=environment).invoke, cli, words)
             assert done.exit_code == 0, f"{command}: {done.output}"
         brakes = (await api.operator.get("/v1/ops/summary")).json()
-        assert (brakes["brakes"]["launches_stopped"], brakes["braked_accounts"]) == (None, [])
+        assert (brakes["brakes"]["launches_stopped"], brakes["active_brakes"]) == (None, [])
 
 
 async def _lease(api: Running, fleet: Fleet) -> str:

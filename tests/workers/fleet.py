@@ -58,6 +58,7 @@ _LONGEST = 1.0
 
 ACCOUNT = "sim"
 REGION = "us-east-1"
+AT_LEAST_ONE = {"model": "A10G", "min_count": 1, "memory_gib": None}
 REQUEST: dict[str, Any] = {
     "name": "t",
     "gpu": {"model": "A10G", "count": 1, "memory_gib": None},

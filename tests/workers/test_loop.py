@@ -16,6 +16,7 @@ from workers.lifecycle import claim_renewer
 from workers.lifecycle.claim_renewer import Renewals
 from workers.lifecycle.reconciler import Reconciler
 from workers.lifecycle.sweeper import Sweeper
+from workers.lifecycle.unreleased_claims import UnreleasedClaims
 from workers.process_locks import Presence
 from workers.runtime import Runtime
 
@@ -41,6 +42,7 @@ class WithoutConnections:
         self.settings = load_settings(sweep_interval=0.01, sequencer_interval=0.01)
         self.stopping = threading.Event()
         self.nudge = threading.Event()
+        self.unreleased = UnreleasedClaims()
         self.presence = Presence(cast(WorkerDatabase, self.database))
 
 

@@ -230,10 +230,10 @@ class EventLag(View):
 class ActiveBrake(View):
     """A brake that is set. docs/operations.md says what it stops, and how it ends."""
 
-    brake: BrakeName
+    brake: Annotated[BrakeName, Field(description="Its name in docs/operations.md.")]
     account: Annotated[str | None, Field(description="Null: the whole installation.")]
     region: Annotated[str | None, Field(description="Null: the whole account.")]
-    since: Annotated[Moment | None, Field(description="Null: unknown.")]
+    since: Annotated[Moment | None, Field(description="Null: its start is not known.")]
     until: Annotated[Moment | None, Field(description="Null: until its cause is gone, or an operator lifts it.")]
     code: Annotated[str | None, Field(description="The provider's error code.")]
     message: str | None
@@ -246,7 +246,7 @@ class RefusedLaunches(View):
     account: str
     region: str
     reason: Annotated[CoolOffReason, Field(description="As `reason` in the `availability` of an offering.")]
-    launches: int
+    launches: Annotated[int, Field(description="How many failed.")]
     since: Annotated[Moment, Field(description="The first of these failures.")]
     code: Annotated[str | None, Field(description="The provider's error code of the newest failure.")]
     message: str | None
@@ -258,16 +258,16 @@ class LateJob(View):
     kind: str
     account: str | None
     region: str | None
-    interval_seconds: float
+    interval_seconds: Annotated[float, Field(description="Time between two runs.")]
     since: Annotated[Moment, Field(description="The last success, or the creation of the job.")]
-    last_error: str | None
+    last_error: Annotated[str | None, Field(description="The error of the last run. Null: it had none.")]
 
 
 class FailedChecks(View):
     """Failed checks of an account in the last run, see `GET /v1/ops/accounts/{name}/checks`."""
 
     account: str
-    failed: int
+    failed: Annotated[int, Field(description="How many checks failed.")]
     checked_at: Moment | None
 
 
@@ -293,13 +293,13 @@ class OpsSummary(View):
     refused_launches: Annotated[
         list[RefusedLaunches], Field(description="Regions of accounts in which the newest launches failed.")
     ]
-    late_jobs: list[LateJob]
+    late_jobs: Annotated[list[LateJob], Field(description="Periodic jobs that are overdue.")]
     failed_checks: Annotated[list[FailedChecks], Field(description="Accounts with failed checks.")]
     stuck: Annotated[list[StuckLease], Field(description="At most 100 leases, longest stuck first.")]
     time_to_ready: TimeToReady
     processes: list[Processes]
     invariants: Invariants
-    events: EventLag
+    events: Annotated[EventLag, Field(description="How long events and webhooks wait.")]
 
 
 class Adoption(View):

@@ -27,7 +27,7 @@ OF_THE_SERVER = (
     *("58000", "58030", "58P01"),
 )
 OF_THE_STATEMENT = ("22012", "23505", "40001", "40P01", "42601", "55P03", "57014", "P0001")
-TIMED_OUT_OR_CONFLICT = {"40001", "40P01", "57014"}
+TIMED_OUT_OR_CONFLICT = {"40001", "40P01", "55P03", "57014"}
 PID = text("SELECT pg_backend_pid() AS pid")
 SLOW = select(func.pg_backend_pid().label("pid"), func.pg_sleep(0.1))
 WRITE = text("UPDATE tenant SET name = name WHERE id = 'nobody'")

@@ -11,7 +11,7 @@ from app.db.leases import reboots
 from app.db.schema.tables import lease, offering, provider_bucket
 from app.domain.ids import TenantId
 from tests.workers.failing import NO_LINE, NOBODY_KNOWS, REJECTED, SLOW_DOWN, Failing
-from tests.workers.fleet import ACCOUNT, LEAST, REGION, Fleet
+from tests.workers.fleet import ACCOUNT, AT_LEAST_ONE, LEAST, REGION, Fleet
 from workers.providers.errors import InvalidSpec, NotOffered, ProviderError
 
 ZONE = "us-east-1a"
@@ -129,7 +129,7 @@ def test_what_is_set_aside_is_tried_in_the_first_pass_of_a_lease_and_not_in_othe
 
 def test_an_offering_beyond_the_quota_is_counted_once(fleet: Fleet) -> None:
     fleet.limit("gpus", 3)
-    failed = fleet.drive_to(fleet.create(instance_types=["g5.12xlarge"], reserved=LEAST), "failed")
+    failed = fleet.drive_to(fleet.create(instance_types=["g5.12xlarge"], gpu=AT_LEAST_ONE, reserved=LEAST), "failed")
     count = len([o for o in fleet.runtime.catalogue.offerings() if o.key.instance_type == "g5.12xlarge"]) // 2
     assert f"any of the {count} offerings" in failed.reason["message"]
 

@@ -11,11 +11,11 @@ from sqlalchemy import delete, func, insert, literal, select, update
 from app.db.schema.tables import account, lease, offering, periodic_job
 from app.domain.ids import LeaseId
 from app.domain.offerings import Market
-from tests.workers.fleet import REGION, Fleet
+from tests.workers.fleet import AT_LEAST_ONE, REGION, Fleet
 
 ELSEWHERE = "us-west-2"
 SMALL, LARGE = "g5.xlarge", "g5.12xlarge"
-ANY_A10G: Mapping[str, Any] = {"gpu": {"model": "A10G", "count": 1, "memory_gib": None}, "instance_types": None}
+ANY_A10G: Mapping[str, Any] = {"gpu": AT_LEAST_ONE, "instance_types": None}
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 from app.db.tenancy import quotas
 from app.domain.ids import LeaseId
 from app.settings import AccountSettings, Settings
-from tests.workers.fleet import ACCOUNT, LEAST, Fleet
+from tests.workers.fleet import ACCOUNT, AT_LEAST_ONE, LEAST, Fleet
 from tests.workers.providers.aws.test_userdata import noise
 from workers.providers.aws import userdata
 from workers.providers.aws.adapter import AwsProvider
@@ -137,7 +137,7 @@ def test_wrong_credentials_set_the_account_aside_with_the_reason(fleet: Fleet) -
 
 def test_an_offering_that_does_not_fit_the_quota_is_skipped(fleet: Fleet) -> None:
     fleet.limit("gpus", 3)
-    lease_id = fleet.create(instance_types=["g5.12xlarge"], reserved=LEAST)
+    lease_id = fleet.create(instance_types=["g5.12xlarge"], gpu=AT_LEAST_ONE, reserved=LEAST)
     failed = fleet.drive_to(lease_id, "failed")
     assert failed.reason["code"] == "quota_exceeded"
     assert fleet.runs() == 0
@@ -150,7 +150,7 @@ def test_a_price_cap_below_every_offering_is_told(fleet: Fleet) -> None:
 
 
 def test_the_chosen_offering_is_what_the_quota_holds(fleet: Fleet) -> None:
-    lease_id = fleet.create(instance_types=["g5.12xlarge"])
+    lease_id = fleet.create(instance_types=["g5.12xlarge"], gpu=AT_LEAST_ONE)
     fleet.drive_to(lease_id, "active")
     used = fleet.used()
     assert used["gpus"] == used["gpus:A10G"] == 4
