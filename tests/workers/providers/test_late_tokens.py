@@ -145,4 +145,5 @@ def test_a_call_to_azure_does_not_leave_after_its_window(
         assert azure.instances() == []
         with within_window():
             assert provider.launch(azure_specs.REGION, params).id
-        provider._group.compute.close()  # the server ends once no connection is open
+        for client in (provider._group.compute, provider._group.network):
+            client.close()  # the server ends once no connection is open
