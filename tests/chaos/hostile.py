@@ -1,23 +1,18 @@
 """A hostile tenant in the storm: it reports what is not true with every secret of its VMs, and switches them off."""
 
-import json
 import random
-import re
 import threading
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from typing import Any
 
 import httpx
 import psycopg
 
 from app.domain.tags import TENANT
-from app.domain.tokens import slot_token
 from bench.three_clouds import Installation
-from cloudsim.user_data import first_boot
 from tests.e2e.cloud import Json
+from tests.e2e.forgery import Forger
 from tests.e2e.people import Tenant
 
 _PAUSE = 1.0
@@ -30,9 +25,6 @@ _WISH: Json = {
     "on_interruption": "replace",
     "on_gpu_failure": "replace",
 }
-_TOKEN = re.compile(r"\b[0-9a-f]{64}\b")
-_SECRET = re.compile(r'SECRET = "([0-9a-f]{64})"')
-_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBB"
 _SHARED = """
     SELECT format('%%s %%s %%s is set aside for all: %%s', zone, instance_type, market, cool_reason) FROM offering
     WHERE cool_reason = 'gpu_check_failed' OR (cool_reason = 'interrupted' AND market = 'on_demand')
@@ -52,10 +44,9 @@ class Hostile:
         self._installation = installation
         self._tenant = tenant
         self._random = random.Random(f"hostile {seed}")
-        self._http = httpx.Client(base_url=api_url, timeout=10)
-        self._refused: set[tuple[str, str]] = set()
+        self._forger = Forger(api_url, "hostile")
         self.changed: set[str] = set()
-        self.sent: dict[str, int] = {}
+        self.sent = self._forger.sent
 
     @contextmanager
     def acting(self) -> Iterator[None]:
@@ -84,38 +75,10 @@ class Hostile:
             self._tenant.ask(_WISH)
         launches = self._installation.cloud.launches(TENANT, self._tenant.id)
         for launch in launches:
-            self._report(str(launch["spec"]["user_data"]))
+            uuid = self._random.choice(["GPU-seen-once", "GPU-invented"])
+            self._forger.report([launch], [uuid], broken=True)
         if launches and self._random.random() < 0.1:
             self._installation.cloud.stop(self._random.choice(launches)["id"])
-
-    def _report(self, user_data: str) -> None:
-        files = first_boot(user_data).config.get("write_files", [])
-        text = "\n".join(str(file["content"]) for file in files)
-        agents = hosts = set(_TOKEN.findall(text))
-        shared = _SECRET.findall(text)
-        if shared:
-            agents = {slot_token(secret, "agent", slot) for secret in shared for slot in range(_LEASES)}
-            hosts = {slot_token(secret, "host-keys", slot) for secret in shared for slot in range(_LEASES)}
-        gpu = {"uuid": self._random.choice(["GPU-seen-once", "GPU-invented"]), "remap_failed": True}
-        report = {"version": 1, "agent": "hostile", "boot_id": "hostile"}
-        now = time.time()
-        proof = {**report, "at": now, "gpus": [{**gpu, "matmul": "failed", "model": "NVIDIA A10G"}]}
-        samples = {**report, "samples": [{"at": now, "gpus": [gpu]}], "xids": [{"code": 79, "gpu": None, "at": None}]}
-        for token in sorted(agents):
-            self._send("agent/proof", token, proof)
-            self._send("agent/samples", token, samples)
-        for token in sorted(hosts):
-            self._send("host-keys", token, {"keys": [_KEY]})
-
-    def _send(self, path: str, token: str, body: dict[str, Any]) -> None:
-        if (path, token) in self._refused:
-            return
-        headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
-        answer = self._http.post(f"/v1/{path}", content=json.dumps(body), headers=headers)
-        if answer.status_code == httpx.codes.UNAUTHORIZED:
-            self._refused.add((path, token))
-        what = f"{path} {answer.status_code}"
-        self.sent[what] = self.sent.get(what, 0) + 1
 
     def _look(self) -> None:
         with psycopg.connect(self._installation.database_url) as connection:

@@ -12,27 +12,31 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from threading import Barrier
 
 from app.domain.tags import ATTEMPT, BATCH, LEASE, TENANT
 from app.local.waiting import wait_until
+from tests.crash_matrix.hostile import HOSTILE_SECONDS, Hostility
 from tests.crash_matrix.scenarios import ACCOUNTS, BREAKS_OFF, ENDED, SCENARIOS, Arm, Group
 from tests.e2e.cloud import Cloud
 from tests.e2e.people import Operator, Tenant
 from tests.e2e.stack import Stack
 from tests.e2e.truth import differences, launched_together
-from workers.failpoints.actions import HIT, RESUMED, TRACE, Action, arm
+from workers.failpoints.actions import TRACE, Action, arm, resumed
 
 HANG_SECONDS = 12.0
 """Longer than a claim of the stack, so that somebody else goes on meanwhile."""
 LATE_SECONDS = 120.0
 """A late answer waits so long at most for another worker to finish; after that it does not count."""
+SECONDS: Mapping[Action, float] = {Action.LATE: LATE_SECONDS, Action.HOSTILE: HOSTILE_SECONDS}
 LATE_TOGETHER = 8
 """Late cases side by side at each cloud: each keeps a thread and a place in its account's bulkhead from everybody else."""
 CYCLE_SECONDS = 20.0
 """Within so long several inventories are complete, whatever the machine does: what is an orphan then stays one."""
+Forged = Callable[[], list[str]]
 ANY = "any"
 """Points of a process that are reached for no lease and no account."""
 _GPUS = 100_000
@@ -111,6 +115,17 @@ class Stage:
             )
             for provider in self.clouds
         ]
+
+    @contextmanager
+    def hostility(self, batch: Sequence[Case], tenant: Tenant) -> Iterator[Forged]:
+        """Within the block a hostile tenant acts at the points of its cases. The value: what it has changed for others."""
+        if not any(case.action is Action.HOSTILE for case in batch):
+            yield list
+            return
+        with self.operator.tenant(f"hostile {secrets.token_hex(4)}", _GPUS) as other:
+            hostile = Hostility(self.stack, self.cloud, self.clouds, other, tenant)
+            with hostile.acting():
+                yield hostile.changed
 
     def play(self, scenario: str, groups: Sequence[Group], armed: Arm | None = None, *, anew: bool) -> Sequence[Group]:
         """Lives through a scenario. `anew`: with workers that have just started, where it is the first."""
@@ -210,7 +225,7 @@ def run(stage: Stage, batch: Sequence[Case]) -> float:
     def armed(label: str, key: str) -> None:
         case = labelled.get(label)
         if case is not None:
-            seconds = LATE_SECONDS if case.action is Action.LATE else HANG_SECONDS
+            seconds = SECONDS.get(case.action, HANG_SECONDS)
             flags[label] = arm(stage.folder, case.place.point, case.action, key=key, seconds=seconds, over=case.over)
 
     with stage.operator.tenant(f"{scenario} {secrets.token_hex(4)}", _GPUS) as tenant:
@@ -225,36 +240,33 @@ def run(stage: Stage, batch: Sequence[Case]) -> float:
         def play(some: Mapping[str, Sequence[str]], arm_it: Arm | None) -> Sequence[Group]:
             return stage.play(scenario, stage.groups(tenant, some, waiting), arm_it, anew=not with_lease)
 
-        groups = play(_names(stage.clouds, with_lease), armed)
-        before = len(flags) + 1
-        while not with_lease and 0 < waiting() < before:
-            # what is reached for an account is reached one after the other: each costs its job a pause
-            before = waiting()
-            play({one: [f"{one} {before}"] for one in stage.clouds}, None)
-        late = [flags[label] for label, case in labelled.items() if case.action is Action.LATE]
-        wait_until(lambda: all(map(_has_gone_on, late)), timeout=LATE_SECONDS)
-        judge(stage, tenant, labelled, groups)
+        with stage.hostility(batch, tenant) as forged:
+            groups = play(_names(stage.clouds, with_lease), armed)
+            before = len(flags) + 1
+            while not with_lease and 0 < waiting() < before:
+                # what is reached for an account is reached one after the other: each costs its job a pause
+                before = waiting()
+                play({one: [f"{one} {before}"] for one in stage.clouds}, None)
+            late = [flags[label] for label, case in labelled.items() if case.action is Action.LATE]
+            wait_until(lambda: all(map(_has_gone_on, late)), timeout=LATE_SECONDS)
+        judge(stage, tenant, labelled, groups, forged)
     for label, case in labelled.items():
         case.hit = _counts(flags[label], case.action)
     disarm(stage.folder)
     return time.monotonic() - began
 
 
-def _resumed(flag: Path) -> Path:
-    return flag.with_name(flag.name.removesuffix(HIT) + RESUMED)
-
-
 def _has_gone_on(flag: Path) -> bool:
     """A point that was never reached, or whose late answer has arrived."""
-    return not flag.exists() or _resumed(flag).exists()
+    return not flag.exists() or resumed(flag).exists()
 
 
 def _counts(flag: Path, action: Action) -> bool:
     """Whether the point acted; a late one only if another worker had finished by then."""
     if action is not Action.LATE or not flag.exists():
         return flag.exists()
-    resumed = _resumed(flag)
-    return resumed.exists() and bool(json.loads(resumed.read_text(encoding="utf-8"))["late"])
+    done = resumed(flag)
+    return done.exists() and bool(json.loads(done.read_text(encoding="utf-8"))["late"])
 
 
 def _names(clouds: Iterable[str], with_lease: Mapping[str, str]) -> dict[str, Sequence[str]]:
@@ -283,7 +295,9 @@ def disarm(folder: Path) -> None:
             file.unlink(missing_ok=True)
 
 
-def judge(stage: Stage, tenant: Tenant, labelled: Mapping[str, Case], groups: Sequence[Group]) -> None:
+def judge(
+    stage: Stage, tenant: Tenant, labelled: Mapping[str, Case], groups: Sequence[Group], forged: Forged = list
+) -> None:
     """Each case by its own lease; what cannot be told apart is held against all of them."""
 
     def found() -> list[str]:
@@ -295,6 +309,7 @@ def judge(stage: Stage, tenant: Tenant, labelled: Mapping[str, Case], groups: Se
     )
     shared = [
         *found(),
+        *forged(),
         *(f"quota: {resource} {used}" for resource, used in tenant.used().items()),
         *_committed(tenant),
         *(f"leftover: {thing}" for thing in stage.cloud.resources_of_tenant(tenant.id)),

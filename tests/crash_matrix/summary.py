@@ -10,7 +10,7 @@ from tests.crash_matrix.matrix import Case, Place
 from tests.crash_matrix.unreached import REASONS
 from workers.failpoints.points import names
 
-_KINDS = {"twin": "twins", "orphan": "orphans", "stuck": "stuck", "quota": "quota lost"}
+_KINDS = {"twin": "twins", "orphan": "orphans", "stuck": "stuck", "quota": "quota lost", "forged": "forged"}
 """How a line of `Case.wrong` begins, and its column."""
 _SHOWN = 10
 """So many wrong cases are named in the table; the file has all of them."""

@@ -12,10 +12,11 @@ from itertools import cycle
 from secrets import token_hex
 
 from app.local.waiting import wait_until
-from tests.crash_matrix.matrix import HANG_SECONDS, Case, Place, Stage, disarm, judge
+from tests.crash_matrix.hostile import HOSTILE_SECONDS
+from tests.crash_matrix.matrix import HANG_SECONDS, SECONDS, Case, Place, Stage, disarm, judge
 from tests.crash_matrix.scenarios import TYPES, Group
 from tests.e2e.cloud import Json
-from workers.failpoints.actions import Action, arm
+from workers.failpoints.actions import Action, arm, resumed
 
 TOGETHER = 4
 """Leases of a case."""
@@ -58,23 +59,27 @@ def run_in_turn(stage: Stage, batch: Sequence[Case]) -> float:
     with stage.operator.tenant(f"in turn {token_hex(4)}", _GPUS) as tenant:
         (group,) = stage.groups(tenant, {stage.clouds[0]: ()}, lambda: 0)
         group.ready()
-        asks = cycle([_ask_at_once, _ask_for_group])
-        for (label, case), ask in zip(labelled.items(), asks, strict=False):
-            case.hit = _turn(stage, case, partial(ask, group, label))
-        group.until("active")
-        group.release()
-        judge(stage, tenant, labelled, [group])
+        with stage.hostility(batch, tenant) as forged:
+            asks = cycle([_ask_at_once, _ask_for_group])
+            for (label, case), ask in zip(labelled.items(), asks, strict=False):
+                case.hit = _turn(stage, case, partial(ask, group, label))
+            group.until("active")
+            group.release()
+        judge(stage, tenant, labelled, [group], forged)
     disarm(stage.folder)
     return time.monotonic() - began
 
 
 def _turn(stage: Stage, case: Case, ask: Callable[[], None]) -> bool:
-    flag = arm(stage.folder, case.place.point, case.action, seconds=HANG_SECONDS)
+    flag = arm(stage.folder, case.place.point, case.action, seconds=SECONDS.get(case.action, HANG_SECONDS))
     ask()
     wait_until(flag.exists, timeout=_TURN_SECONDS, poll=0.05)
     disarm_one = stage.folder / case.place.point
     disarm_one.unlink(missing_ok=True)
     hit = flag.exists()
+    if hit and case.action is Action.HOSTILE:
+        wait_until(resumed(flag).exists, timeout=HOSTILE_SECONDS)
+    resumed(flag).unlink(missing_ok=True)
     flag.unlink(missing_ok=True)
     return hit
 

@@ -13,6 +13,7 @@ SAMPLE = (
     ("send.record:commit:before", Action.POSTGRES_GONE),
     ("end.finish:commit:after", Action.PERIOD_OVER),
     ("terminate.terminate_each:terminate_sent:after", Action.POSTGRES_GONE),
+    ("enter.enter_active:commit:before", Action.HOSTILE),
 )
 
 LATE = (

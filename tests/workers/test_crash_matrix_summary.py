@@ -44,9 +44,9 @@ def test_a_repeated_point_has_a_row_for_each_cloud_and_counts_a_line_once() -> N
         case.hit, case.wrong = True, ["orphan: of both", f"twin: {case.number}"]
     rows = [line.split() for line in table(described([], cases, 1.0), FILE).splitlines()[1:4]]
     assert rows == [
-        ["kill", "at", "aws", "4", "3", "3", "3", "1", "0", "0"],
-        ["kill", "at", "gcp", "4", "0", "0", "0", "0", "0", "0"],
-        ["all", "8", "3", "3", "3", "1", "0", "0"],
+        ["kill", "at", "aws", "4", "3", "3", "3", "1", "0", "0", "0"],
+        ["kill", "at", "gcp", "4", "0", "0", "0", "0", "0", "0", "0"],
+        ["all", "8", "3", "3", "3", "1", "0", "0", "0"],
     ]
 
 

@@ -22,7 +22,7 @@ from tests.workers.fleet import Fleet
 from tests.workers.ports import ATTRIBUTES, METHODS
 from workers import failpoints
 from workers.database import WorkerDatabase
-from workers.failpoints.actions import HIT, RESUMED, TRACE, Action, Arms, FailpointError, arm
+from workers.failpoints.actions import HIT, RESUMED, TRACE, Action, Arms, FailpointError, arm, resumed
 from workers.failpoints.points import AFTER, BEFORE, CALLS, names, read_sites
 from workers.jobs.runner import PeriodicRunner
 from workers.jobs.schedule import job_specs
@@ -147,22 +147,37 @@ def test_a_late_point_waits_until_another_worker_has_finished_and_goes_on(
     late, other = make_fleet(failpoints=folder, **quick), make_fleet(**quick)
     lease_id = late.create()
     hit = arm(folder, point, Action.LATE, key=lease_id, seconds=30, over=over)
-    resumed = hit.with_name(hit.name.removesuffix(HIT) + RESUMED)
+    continued = resumed(hit)
     with ThreadPoolExecutor(1) as threads:
         step = threads.submit(late.step)
         assert wait_until(hit.exists, timeout=60)
         assert other.drive_to(lease_id, "active", "failed").state == "active"
         if over:
-            assert not resumed.exists()
+            assert not continued.exists()
         else:
-            assert wait_until(resumed.exists, timeout=60)
+            assert wait_until(continued.exists, timeout=60)
         other.end(lease_id)
         other.drive_to(lease_id, "released")
         step.result(timeout=30)
-    assert json.loads(resumed.read_text()) == {"late": True}
+    assert json.loads(continued.read_text()) == {"late": True}
     assert len(late.sim.instances()) == 1
     assert late.vms() == []
     assert late.used() == {}
+
+
+def test_at_a_point_of_a_hostile_tenant_the_thread_waits_for_the_end_of_its_reports(tmp_path: Path) -> None:
+    hit = arm(tmp_path, LAUNCHED, Action.HOSTILE, key="lease_1", seconds=60)
+
+    def reach() -> Action | None:
+        with structlog.contextvars.bound_contextvars(lease_id="lease_1"):
+            return Arms(tmp_path, "postgresql://nowhere").reach(LAUNCHED)
+
+    with ThreadPoolExecutor(1) as threads:
+        reached = threads.submit(reach)
+        assert wait_until(hit.exists, timeout=60)
+        assert not reached.done()
+        resumed(hit).touch()
+        assert reached.result(timeout=60) is Action.HOSTILE
 
 
 def test_a_late_point_that_nobody_overtakes_goes_on_in_the_end(fleet: Fleet, tmp_path: Path) -> None:
@@ -172,7 +187,7 @@ def test_a_late_point_that_nobody_overtakes_goes_on_in_the_end(fleet: Fleet, tmp
     hit = arm(tmp_path, LAUNCHED, Action.LATE, key=lease_id, seconds=0.1)
     with structlog.contextvars.bound_contextvars(lease_id=lease_id):
         Arms(tmp_path, fleet.runtime.settings.database_url).stall(LAUNCHED)
-    assert json.loads(hit.with_name(hit.name.removesuffix(HIT) + RESUMED).read_text()) == {"late": False}
+    assert json.loads(resumed(hit).read_text()) == {"late": False}
 
 
 def test_a_job_that_is_late_loses_its_claim_and_waits_for_whoever_does_it_instead(fleet: Fleet, tmp_path: Path) -> None:

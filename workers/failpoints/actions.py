@@ -2,8 +2,7 @@
 
 A file `POINT` or `POINT@KEY` in the folder arms a point. A key restricts the point to a lease's id or an account's
 name. The process that reaches the point first renames the file, so that the point acts once among all processes. The
-file holds JSON: {"action": kill, exception, hang, postgres_gone, period_over or late, "seconds": how long the point
-hangs, or is late at most, "over": see `late`}.
+file holds JSON: {"action": see `Action`, "seconds": how long the point hangs, or at most waits, "over": see `late`}.
 """
 
 import json
@@ -18,12 +17,13 @@ import psycopg
 import structlog
 
 from app.db.core.connections import WORKER_ROLE
-from workers.failpoints.late import wait_for_another
+from workers.failpoints.late import wait_for, wait_for_another
 from workers.permits import without_permit
 
 HIT = ".hit"
 RESUMED = ".resumed"
-"""Suffix of the file written when a late thread continues: JSON {"late": whether another worker had finished}."""
+"""Suffix of the file written when a late thread continues: JSON {"late": whether another worker had finished}. After the
+action `hostile` the test writes it, when the reports have been answered."""
 _LATE = ".late"
 TRACE = "trace"
 """If a file of this name exists, each reached point appends a line to it: `POINT KEY`."""
@@ -45,7 +45,8 @@ class Action(StrEnum):
     """`hang`: the thread waits some seconds and continues. `postgres_gone`: every connection of the workers is cut.
 
     `period_over`: the periods of all budgets end. `late`: the thread stalls, with no transaction open, until its claim is
-    lost and another worker has finished. Then it continues as before.
+    lost and another worker has finished. Then it continues as before. `hostile`: the thread waits, with its locks, until
+    a hostile tenant's reports have been answered.
     """
 
     KILL = "kill"
@@ -54,6 +55,7 @@ class Action(StrEnum):
     POSTGRES_GONE = "postgres_gone"
     PERIOD_OVER = "period_over"
     LATE = "late"
+    HOSTILE = "hostile"
 
 
 class FailpointError(Exception):
@@ -70,6 +72,11 @@ def arm(folder: Path, point: str, action: Action, *, key: str = "", seconds: flo
     written.write_text(json.dumps({"action": action, "seconds": seconds, "over": over}), encoding="utf-8")
     written.rename(file)
     return file.with_name(file.name + HIT)
+
+
+def resumed(hit: Path) -> Path:
+    """The file that shows that the thread at the point may continue, or has continued."""
+    return hit.with_name(hit.name.removesuffix(HIT) + RESUMED)
 
 
 class Arms:
@@ -94,8 +101,8 @@ class Arms:
                 threading.Event().wait()
             case Action.EXCEPTION:
                 raise FailpointError(point)
-            case Action.HANG:
-                threading.Event().wait(seconds)
+            case Action.HANG | Action.HOSTILE:
+                wait_for(resumed(self._folder / (order["name"] + HIT)).exists, seconds)
             case Action.POSTGRES_GONE:
                 self._execute(_CUT)
             case Action.PERIOD_OVER:
@@ -111,7 +118,7 @@ class Arms:
                 seconds, over = float(order["seconds"]), bool(order["over"])
                 with without_permit():
                     late = wait_for_another(self._database_url, key, seconds, over=over)
-                (self._folder / (name + _LATE + RESUMED)).write_text(json.dumps({"late": late}), encoding="utf-8")
+                resumed(self._folder / (name + _LATE + HIT)).write_text(json.dumps({"late": late}), encoding="utf-8")
                 return
 
     def _take(self, name: str) -> dict[str, Any] | None:
@@ -121,7 +128,7 @@ class Arms:
         except FileNotFoundError:
             return None
         order: dict[str, Any] = json.loads(taken.read_text(encoding="utf-8"))
-        return order
+        return {**order, "name": name}
 
     def _trace(self, point: str, key: str) -> None:
         try:

@@ -31,8 +31,8 @@ def wait_for_another(database_url: str, key: str, seconds: float, *, over: bool)
     lease_id, job = bound.get("lease_id") or (key if key in bound.get("lease_ids", ()) else None), bound.get("job")
     with psycopg.connect(database_url, autocommit=True, options=_AS_A_WORKER, row_factory=namedtuple_row) as connection:
         if lease_id is not None:
-            return _wait(_lease_moved(connection, str(lease_id), over=over), seconds)
-        return job is not None and _wait(_job_done(connection, str(job)), seconds)
+            return wait_for(_lease_moved(connection, str(lease_id), over=over), seconds)
+        return job is not None and wait_for(_job_done(connection, str(job)), seconds)
 
 
 def _lease_moved(connection: psycopg.Connection[Any], lease_id: str, *, over: bool) -> Callable[[], bool]:
@@ -58,7 +58,8 @@ def _job_done(connection: psycopg.Connection[Any], name: str) -> Callable[[], bo
     return done
 
 
-def _wait(condition: Callable[[], bool], seconds: float) -> bool:
+def wait_for(condition: Callable[[], bool], seconds: float) -> bool:
+    """Whether the condition holds within `seconds`."""
     deadline = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > deadline:
