@@ -148,9 +148,9 @@ def heartbeat(runtime: Runtime, kind: str) -> Loop:
 
 
 def sequencer(runtime: Runtime) -> Loop:
-    """Numbers events."""
+    """Numbers events. Where more are left than one pass numbers, the next pass follows at once."""
 
-    def number() -> None:
-        housekeeping.number_events(runtime)
+    def number() -> float | None:
+        return 0 if housekeeping.number_events(runtime) >= housekeeping.EVENTS else None
 
     return Loop("sequencer", number, stopping=runtime.stopping, pause=runtime.settings.sequencer_interval)

@@ -42,20 +42,26 @@ def collect(database: WorkerDatabase, kinds: Sequence[str]) -> None:
 
 
 def _collect_budgets(database: WorkerDatabase) -> None:
-    """Events since the last run; from the first run on, not of the time before."""
+    """Events since the last run, one message for each tenant. From the first run on, not of the time before."""
     with database.begin() as connection:
         at = connection.execute(statements.position()).one()
         if at.told_until is not None and at.newest > at.told_until:
             rows = connection.execute(*statements.budget_events(after=at.told_until, until=at.newest)).all()
-            messages = [_budget(row) for row in rows if exceeds_budget(row.data)]
-            if messages:
-                connection.execute(statements.add(messages))
+            of_tenant: dict[str, list[Row[Any]]] = {}
+            for row in rows:
+                if exceeds_budget(row.data):
+                    of_tenant.setdefault(row.tenant_id, []).append(row)
+            if of_tenant:
+                connection.execute(statements.add([_budgets(some) for some in of_tenant.values()]))
         connection.execute(statements.move_position(at.newest))
 
 
-def _budget(row: Row[Any]) -> dict[str, Any]:
-    told = f"A budget of the tenant {row.tenant_name} is exceeded."
-    return {"id": new_id("message"), "cause": f"budget:{row.id}", "kind": MessageKind.BUDGET, "text": told}
+def _budgets(rows: Sequence[Row[Any]]) -> dict[str, Any]:
+    """One message for all events of a tenant: its budgets delay no message about another one."""
+    first, *others = rows
+    what = f"{len(rows)} budgets of the tenant {{}} are" if others else "A budget of the tenant {} is"
+    told = f"{what.format(first.tenant_name)} exceeded."
+    return {"id": new_id("message"), "cause": f"budget:{first.id}", "kind": MessageKind.BUDGET, "text": told}
 
 
 def send(

@@ -16,6 +16,7 @@ from uuid import UUID, uuid4
 
 import structlog
 from sqlalchemy import Connection, Row
+from sqlalchemy.exc import DBAPIError
 
 from app.db.core.ids import new_id
 from app.db.events import reads
@@ -24,7 +25,7 @@ from app.db.events.reads import EventFilter
 from app.db.tenancy import audit
 from app.domain.webhook_formats import WebhookMessage, render
 from app.domain.webhooks import LASTS, Outcome, pause
-from workers.database import WorkerDatabase
+from workers.database import WorkerDatabase, is_outage
 from workers.delivery.sender import Sender
 from workers.loop import Loop
 
@@ -43,8 +44,19 @@ _GAVE_UP = "given up: for three days the receiver took nothing"
 
 
 def fan_out(database: WorkerDatabase) -> int:
-    """Makes deliveries of new events. Answers how many. Safe beside other processes that do the same."""
-    return sum(_fan_out_to(database, row.id) for row in database.all(statements.behind(_BEHIND)))
+    """Makes deliveries of new events. Answers how many. Safe beside other processes that do the same.
+
+    What PostgreSQL refuses for one webhook delays this webhook alone.
+    """
+    count = 0
+    for row in database.all(statements.behind(_BEHIND)):
+        try:
+            count += _fan_out_to(database, row.id)
+        except DBAPIError as error:
+            if is_outage(error):
+                raise
+            log.warning("no deliveries made", webhook=row.id, error=str(error.orig).partition("\n")[0])
+    return count
 
 
 def _fan_out_to(database: WorkerDatabase, webhook_id: str) -> int:

@@ -3,24 +3,28 @@
 from typing import Any
 
 import structlog
-from sqlalchemy import Row
+from sqlalchemy import Executable, Row
 
 from app.db.core.ids import new_id
+from app.db.core.prepared import Bound
 from app.db.events import events
 from app.db.fleet import jobs
 from app.db.operations import invariants, invoices, purge, reconciliation
 from app.db.tenancy import audit
+from workers.jobs.parts import apart
 from workers.runtime import Runtime
 
 log = structlog.get_logger(__name__)
 
-_BATCH = 2000
+EVENTS = 2000
+_ROW_BATCHES = 200
+"""How often a statement is repeated in one run: for more rows of a table than two tenants can make in an hour."""
 _LEASES, _LEASE_BATCHES = 500, 40
 """Ended leases that are deleted at once, and how often in one run: more than three tenants can make in an hour."""
 
 
 def number_events(runtime: Runtime) -> int:
-    """Numbers committed events in one order for all readers; one process at a time. Answers how many."""
+    """Numbers at most EVENTS committed events in one order for all readers; one process at a time. Answers how many."""
     if runtime.database.first(events.ANY_UNNUMBERED) is None:
         return 0
     with runtime.database.begin() as connection:
@@ -28,7 +32,7 @@ def number_events(runtime: Runtime) -> int:
         if base is None:
             runtime.metrics.sequencer_skipped()
             return 0
-        count: int = connection.execute(*events.number_new(base, _BATCH)).rowcount
+        count: int = connection.execute(*events.number_new(base, EVENTS)).rowcount
         connection.execute(*events.move_counter(count))
     return count
 
@@ -73,21 +77,34 @@ def recount_charges(runtime: Runtime) -> int:
 
 
 def forget_old(runtime: Runtime) -> int:
-    """Deletes idempotency records, events, heartbeats and ended leases past their time. Answers how many."""
-    with runtime.database.begin() as connection:
-        statements = (*purge.STATEMENTS, jobs.forget_dead_workers())
-        count = sum(connection.execute(statement).rowcount for statement in statements)
-        count += connection.execute(*purge.gpu_rollups(days=runtime.settings.metrics_days)).rowcount
-    return count + _forget_leases(runtime)
+    """Deletes idempotency records, events, heartbeats and ended leases past their time. Answers how many.
+
+    Each statement deletes a bounded number of rows in a transaction of its own. One that PostgreSQL refuses ends its own part.
+    """
+    rollups = purge.gpu_rollups(days=runtime.settings.metrics_days)
+    statements = (*purge.STATEMENTS, jobs.forget_dead_workers(), rollups)
+    return sum(_forget(runtime, statement) for statement in statements) + _forget_leases(runtime)
+
+
+def _forget(runtime: Runtime, statement: Executable | Bound[Any]) -> int:
+    count = 0
+    with apart(runtime, "purge"):
+        for _ in range(_ROW_BATCHES):
+            deleted = runtime.database.run(statement)
+            count += deleted
+            if deleted < purge.MOST or runtime.stopping.is_set():
+                break
+    return count
 
 
 def _forget_leases(runtime: Runtime) -> int:
     """In short transactions; what is left comes with the next run."""
     statement = purge.leases(days=runtime.settings.lease_retention_days, limit=_LEASES)
     count = 0
-    for _ in range(_LEASE_BATCHES):
-        deleted = runtime.database.run(statement)
-        count += deleted
-        if deleted < _LEASES or runtime.stopping.is_set():
-            break
+    with apart(runtime, "purge"):
+        for _ in range(_LEASE_BATCHES):
+            deleted = runtime.database.run(statement)
+            count += deleted
+            if deleted < _LEASES or runtime.stopping.is_set():
+                break
     return count

@@ -2,9 +2,7 @@
 
 from typing import Any
 
-import structlog
 from sqlalchemy import Row
-from sqlalchemy.exc import DBAPIError
 
 from app.db.events.events import NewEvent
 from app.db.leases import idleness
@@ -13,11 +11,9 @@ from app.domain.events import LeaseIdleSoon
 from app.domain.idleness import LAST_NOTICE, Idleness
 from app.domain.ids import LeaseId
 from app.domain.lease_requests import IdleAction, IdleRule
-from workers.database import is_outage
 from workers.idleness import evidence_of, idle_event
+from workers.jobs.parts import apart
 from workers.runtime import Runtime
-
-log = structlog.get_logger(__name__)
 
 _LEASES = 500
 
@@ -38,20 +34,9 @@ def tell_idle(runtime: Runtime) -> int:
         if notice == LAST_NOTICE and run.rule.action is IdleAction.END:
             runtime.database.run(idleness.wake(LeaseId(row.id)))
         else:
-            count += _attempt(runtime, row, run, notice)
+            with apart(runtime, "notices", lease_id=row.id):
+                count += _tell(runtime, row, run, notice)
     return count
-
-
-def _attempt(runtime: Runtime, row: Row[Any], run: Idleness, notice: int) -> int:
-    """The outermost handler for one lease: its samples keep no other lease from its notice."""
-    try:
-        return _tell(runtime, row, run, notice)
-    except DBAPIError as error:
-        if is_outage(error):
-            raise
-        log.warning("idle notice not written", lease_id=row.id, error=str(error.orig).partition("\n")[0])
-        runtime.metrics.job_failed("notices", None, type(error).__name__)
-        return 0
 
 
 def _tell(runtime: Runtime, row: Row[Any], run: Idleness, notice: int) -> int:

@@ -8,6 +8,7 @@ from sqlalchemy import (
     ColumnElement,
     Integer,
     Interval,
+    TextClause,
     bindparam,
     case,
     cast,
@@ -23,6 +24,7 @@ from sqlalchemy import (
 from app.db.core.column_types import Json, Time
 from app.db.core.prepared import Bound
 from app.db.core.statements import AnyInsert, AnySelect
+from app.db.core.turns import by_turns
 from app.db.events.events import NewEvent
 from app.db.leases.billing import accrued, ends_at
 from app.db.leases.transitions import write
@@ -51,8 +53,8 @@ def _warning() -> Any:
 
 
 _EXPIRING_DUE = _warning()
-_EXPIRING = (
-    select(lease.c.id, lease.c.expires_at, _ENDS_AT.label("ends_at"), _EXPIRING_DUE.c.seconds)
+_EXPIRING = by_turns(
+    select(lease.c.id, lease.c.tenant_id, lease.c.expires_at, _ENDS_AT.label("ends_at"), _EXPIRING_DUE.c.seconds)
     .select_from(lease.join(_EXPIRING_DUE, true()))
     .where(lease.c.state.not_in(["failed", "released"]), *_RUNS, _EXPIRING_DUE.c.seconds.is_not(None))
     .where(
@@ -61,16 +63,16 @@ _EXPIRING = (
             lease.c.cost_reached_at <= func.now() + bindparam("longest", type_=Interval),
             lease.c.expiry_warnings.is_not(None),
         )
-    )
-    .order_by(_ENDS_AT)
-    .limit(bindparam("most", type_=Integer))
+    ),
+    first="ends_at",
+    limit=bindparam("most", type_=Integer),
 )
 _SAME = bindparam("shown_at", type_=Time) == _ENDS_AT
 _UNTOLD = bindparam("shown_seconds", type_=Integer) < _TOLD
 
 
 def expiring(warnings: Sequence[int], limit: int) -> Bound[AnySelect]:
-    """(id, expires_at, ends_at, seconds) of leases with a due warning, the earliest end first.
+    """(id, tenant_id, expires_at, ends_at, seconds) of leases with a due warning. Tenants take turns, each with its earliest end.
 
     `warnings`: seconds before the end, for leases without their own. A lease that is shorter than a warning never gets
     that warning.
@@ -112,12 +114,14 @@ _CAP_NEAR = (lease.c.max_cost.is_not(None), not_(lease.c.cap_told), lease.c.max_
 
 
 def near_cap(limit: int) -> AnySelect:
-    """(id, max_cost, accrued, ends_at) of leases that have cost 80 % of their cap and whose owners have had no notice."""
-    return (
-        select(lease.c.id, lease.c.max_cost, _SPENT.label("accrued"), ends_at(lease).label("ends_at"))
-        .where(lease.c.state.not_in(["failed", "released"]), *_RUNS, *_CAP_NEAR)
-        .order_by(lease.c.id)
-        .limit(limit)
+    """(id, tenant_id, max_cost, accrued, ends_at) of leases that have cost 80 % of their cap and whose owners have had no notice.
+
+    Tenants take turns.
+    """
+    spent, end = _SPENT.label("accrued"), ends_at(lease).label("ends_at")
+    found = select(lease.c.id, lease.c.tenant_id, lease.c.max_cost, spent, end)
+    return by_turns(
+        found.where(lease.c.state.not_in(["failed", "released"]), *_RUNS, *_CAP_NEAR), first="id", limit=limit
     )
 
 
@@ -133,18 +137,25 @@ def owners(lease_ids: Iterable[str]) -> AnySelect:
 
 # These statements skip rows that another transaction has locked, until the next run. They never wait for a lock while
 # they hold others, so they block nobody.
-NEARLY_USED = text(
-    """
+_IS_NEARLY_USED = """NOT nearly_told AND "limit" > 0 AND used >= 0.9 * "limit" AND resource NOT LIKE 'budget:%'"""
+NEARLY_USED = text(f"SELECT DISTINCT tenant_id FROM quota WHERE {_IS_NEARLY_USED} ORDER BY tenant_id")
+"""(tenant_id) of tenants with quotas of which nine tenths are used."""
+_MARK_NEARLY_USED = text(
+    f"""
     WITH found AS (
-        SELECT tenant_id, resource FROM quota
-        WHERE NOT nearly_told AND "limit" > 0 AND used >= 0.9 * "limit" AND resource NOT LIKE 'budget:%'
+        SELECT tenant_id, resource FROM quota WHERE tenant_id = :tenant_id AND {_IS_NEARLY_USED}
         ORDER BY tenant_id, resource FOR NO KEY UPDATE SKIP LOCKED)
     UPDATE quota q SET nearly_told = true FROM found
     WHERE q.tenant_id = found.tenant_id AND q.resource = found.resource
     RETURNING q.tenant_id, q.resource, q."limit", q.used
     """
 )
-"""Marks quotas of which nine tenths are used. The caller records their notices in the same transaction."""
+
+
+def mark_nearly_used(tenant_id: str) -> Bound[TextClause]:
+    """Marks a tenant's quotas of which nine tenths are used. The caller records their notices in the same transaction."""
+    return Bound(_MARK_NEARLY_USED, {"tenant_id": tenant_id})
+
 
 USED_LESS = text(
     """

@@ -29,6 +29,7 @@ from sqlalchemy import (
 from app.db.core.column_types import Time
 from app.db.core.prepared import Bound
 from app.db.core.statements import AnyInsert, AnySelect
+from app.db.core.turns import by_turns
 from app.db.events.events import NewEvent
 from app.db.leases.transitions import WAKE, write
 from app.db.schema.tables import gpu_latest, lease, tenant
@@ -163,9 +164,10 @@ _TOLD = case((lease.c.idle_told_for == _DUE_AT, lease.c.idle_told), else_=_ZERO)
 _ACTIVE = (lease.c.state == literal_column("'active'"), lease.c.desired == literal_column("'run'"))
 _MUST_END = and_(ends_after(lease, tenant.c.idle_floor).is_not(None), _NOTICE == _LAST_NOTICE)
 """Whatever notices the lease has had: what was told under a rule that only notifies is no reason not to end it."""
-_DUE = (
+_DUE = by_turns(
     select(
         lease.c.id,
+        lease.c.tenant_id,
         lease.c.request["idle"].label("rule"),
         lease.c.gpu_count,
         lease.c.rate_per_hour,
@@ -174,16 +176,16 @@ _DUE = (
     )
     .select_from(gpu_latest.join(lease, RUN_OF_LEASE).join(tenant, tenant.c.id == lease.c.tenant_id))
     .where(*_ACTIVE, _AFTER.is_not(None), or_(_NOTICE > _TOLD, _MUST_END))
-    .where(gpu_latest.c.sampled_at >= func.now() - bindparam("idle_stale", type_=Interval))
-    .order_by(gpu_latest.c.idle_since)
-    .limit(bindparam("most", type_=Integer))
+    .where(gpu_latest.c.sampled_at >= func.now() - bindparam("idle_stale", type_=Interval)),
+    first="idle_since",
+    limit=bindparam("most", type_=Integer),
 )
 
 
 def due(period: float, limit: int) -> Bound[AnySelect]:
-    """Leases with a notice that is due and those that must end, the longest idle first.
+    """Leases with a notice that is due and those that must end. Tenants take turns, each with its longest idle one.
 
-    Columns: id, rule (the lease's own, as JSON), gpu_count, rate_per_hour, now, and FACTS. `period`: seconds between samples.
+    Columns: id, tenant_id, rule (the lease's own, as JSON), gpu_count, rate_per_hour, now, and FACTS. `period`: seconds between samples.
     """
     return Bound(_DUE, {"period": period, "idle_stale": _stale(period), "most": limit})
 

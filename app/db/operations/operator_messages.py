@@ -71,7 +71,7 @@ def position() -> AnySelect:
 
 _BUDGETS = text(
     """
-    SELECT e.id, e.data, t.name AS tenant_name
+    SELECT e.id, e.data, e.tenant_id, t.name AS tenant_name
     FROM event e JOIN tenant t ON t.id = e.tenant_id
     WHERE e.type = 'budget.threshold' AND e.sequence > :after AND e.sequence <= :until ORDER BY e.sequence
     """
@@ -79,7 +79,7 @@ _BUDGETS = text(
 
 
 def budget_events(*, after: int, until: int) -> Bound[TextClause]:
-    """(id, data, tenant_name) of events of budgets."""
+    """(id, data, tenant_id, tenant_name) of events of budgets, in their order."""
     return Bound(_BUDGETS, {"after": after, "until": until})
 
 

@@ -7,17 +7,19 @@ from sqlalchemy import TextClause, text
 from app.db.core.prepared import Bound
 from app.domain.usage import KEPT_MONTHS, RECORDS_KEPT_DAYS
 
+MOST = 5000
+"""Rows that one of the statements with a limit deletes."""
 _IDEMPOTENCY = text(
-    """
+    f"""
     DELETE FROM idempotency WHERE ctid = ANY (ARRAY(
-        SELECT ctid FROM idempotency WHERE created_at < now() - interval '72 hours' LIMIT 5000))
+        SELECT ctid FROM idempotency WHERE created_at < now() - interval '72 hours' LIMIT {MOST}))
     """
 )
 _EVENTS = text(
-    """
+    f"""
     DELETE FROM event WHERE row_id = ANY (ARRAY(
         SELECT row_id FROM event WHERE at < now() - interval '90 days' AND sequence IS NOT NULL
-        ORDER BY row_id LIMIT 5000))
+        ORDER BY row_id LIMIT {MOST}))
     """
 )
 _ORPHANS = text("DELETE FROM orphan WHERE state IN ('gone', 'adopted') AND gone_at < now() - interval '30 days'")
@@ -25,62 +27,62 @@ _ORPHANS = text("DELETE FROM orphan WHERE state IN ('gone', 'adopted') AND gone_
 _CONSOLES = text("DELETE FROM lease_console WHERE at < now() - interval '7 days'")
 
 _DELIVERIES = text(
-    """
+    f"""
     DELETE FROM webhook_delivery WHERE id = ANY (ARRAY(
-        SELECT id FROM webhook_delivery WHERE created_at < now() - interval '30 days' ORDER BY created_at LIMIT 5000))
+        SELECT id FROM webhook_delivery WHERE created_at < now() - interval '30 days' ORDER BY created_at LIMIT {MOST}))
     """
 )
 _USAGE = text(
     f"""
     DELETE FROM usage_rollup WHERE ctid = ANY (ARRAY(
         SELECT ctid FROM usage_rollup WHERE step IN ('hour', 'day') AND starts_at < now() - interval '{KEPT_MONTHS} months'
-        LIMIT 20000))
+        LIMIT {MOST}))
     """
 )
 _RECORDS, _COSTS = (
     text(
         f"""
         DELETE FROM {table} WHERE ctid = ANY (ARRAY(
-            SELECT ctid FROM {table} WHERE {steps} starts_at < now() - interval '{RECORDS_KEPT_DAYS} days' LIMIT 50000))
+            SELECT ctid FROM {table} WHERE {steps} starts_at < now() - interval '{RECORDS_KEPT_DAYS} days' LIMIT {MOST}))
         """
     )
     for table, steps in (("usage_record", ""), ("cost_rollup", "step IN ('hour', 'day') AND"))
 )
 _QUOTES = text(
-    """
+    f"""
     DELETE FROM quote WHERE id = ANY (ARRAY(
-        SELECT id FROM quote WHERE valid_until < now() - interval '7 days' ORDER BY valid_until LIMIT 5000))
+        SELECT id FROM quote WHERE valid_until < now() - interval '7 days' ORDER BY valid_until LIMIT {MOST}))
     """
 )
 _INVOICES = text("DELETE FROM invoice_import WHERE month < now() - interval '400 days'")
 _MESSAGES = text(
-    """
+    f"""
     DELETE FROM operator_message WHERE id = ANY (ARRAY(
         SELECT id FROM operator_message
-        WHERE next_try_at IS NULL AND created_at < now() - interval '90 days' ORDER BY id LIMIT 5000))
+        WHERE next_try_at IS NULL AND created_at < now() - interval '90 days' ORDER BY id LIMIT {MOST}))
     """
 )
 _BAD_GPUS = text("DELETE FROM bad_gpu WHERE last_seen_at < now() - interval '400 days'")
 _LATEST = text(
-    """
+    f"""
     DELETE FROM gpu_latest s WHERE s.lease_id = ANY (ARRAY(
         SELECT g.lease_id FROM gpu_latest g LEFT JOIN lease l ON l.id = g.lease_id
         WHERE (l.id IS NULL OR l.ended_at < now() - interval '1 day')
-          AND g.sampled_at < (SELECT samples_rolled_until FROM usage_progress) LIMIT 5000))
+          AND g.sampled_at < (SELECT samples_rolled_until FROM usage_progress) LIMIT {MOST}))
     """
 )
 _BENCHMARKS = text(
-    """
+    f"""
     DELETE FROM gpu_benchmark WHERE ctid = ANY (ARRAY(
-        SELECT ctid FROM gpu_benchmark WHERE measured_at < now() - interval '400 days' LIMIT 5000))
+        SELECT ctid FROM gpu_benchmark WHERE measured_at < now() - interval '400 days' LIMIT {MOST}))
     """
 )
 _BATCHES = text(
-    """
+    f"""
     DELETE FROM launch_batch WHERE id = ANY (ARRAY(
         SELECT b.id FROM launch_batch b
         WHERE b.created_at < now() - interval '90 days' AND NOT EXISTS (SELECT FROM attempt a WHERE a.batch_id = b.id)
-        LIMIT 5000))
+        LIMIT {MOST}))
     """
 )
 _BATCH_PARAMS = text(
@@ -91,11 +93,11 @@ _BATCH_PARAMS = text(
     """
 )
 _GROUPS = text(
-    """
+    f"""
     DELETE FROM lease_group WHERE id = ANY (ARRAY(
         SELECT g.id FROM lease_group g
         WHERE g.ended_at < now() - interval '90 days' AND NOT EXISTS (SELECT FROM lease l WHERE l.group_id = g.id)
-        LIMIT 5000))
+        LIMIT {MOST}))
     """
 )
 AUDIT_KEPT_DAYS = 400
@@ -103,7 +105,7 @@ AUDIT_KEPT_DAYS = 400
 _AUDIT = text(
     f"""
     DELETE FROM audit WHERE id = ANY (ARRAY(
-        SELECT id FROM (SELECT id, at FROM audit ORDER BY id LIMIT 5000) oldest
+        SELECT id FROM (SELECT id, at FROM audit ORDER BY id LIMIT {MOST}) oldest
         WHERE at < now() - interval '{AUDIT_KEPT_DAYS} days'))
     """
 )
@@ -113,7 +115,7 @@ _KEYS = text(
         SELECT k.id FROM api_key k
         WHERE least(k.revoked_at, k.expires_at) < now() - interval '{AUDIT_KEPT_DAYS} days'
           AND NOT EXISTS (SELECT FROM budget b WHERE b.key_id = k.id)
-        LIMIT 5000))
+        LIMIT {MOST}))
     """
 )
 _SECRETS = text("DELETE FROM webhook_secret WHERE valid_until < now()")
@@ -146,9 +148,9 @@ the newest sample of an ended lease a day."""
 
 
 _ROLLUPS = text(
-    """
+    f"""
     DELETE FROM gpu_rollup WHERE ctid = ANY (ARRAY(
-        SELECT ctid FROM gpu_rollup WHERE starts_at < now() - CAST(:age AS interval) LIMIT 50000))
+        SELECT ctid FROM gpu_rollup WHERE starts_at < now() - CAST(:age AS interval) LIMIT {MOST}))
     """
 )
 

@@ -29,7 +29,12 @@ def tell(store: Store, row: Any) -> int:
 def nearly_used(store: Store) -> list[Any]:
     """What one round tells."""
     store.run(notices.USED_LESS)
-    return [(row.tenant_id, row.resource) for row in store.all(notices.NEARLY_USED)]
+    found = [
+        row
+        for tenant in store.all(notices.NEARLY_USED)
+        for row in store.all(notices.mark_nearly_used(tenant.tenant_id))
+    ]
+    return [(row.tenant_id, row.resource) for row in found]
 
 
 def test_a_lease_that_ends_soon_is_told_once(store: Store) -> None:
