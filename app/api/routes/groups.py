@@ -80,6 +80,7 @@ async def resize_group(
 
 
 @router.post("/v1/groups/{group_id}/extend", response_model=Group)
+@costly
 async def extend_group(
     request: Request,
     group_id: str,
