@@ -176,7 +176,7 @@ def tell_operators(runtime: Runtime) -> object:
     class Receiver:
         id = "r"
 
-        def send(self, _title: str, _body: str) -> bool:
+        def send(self, title: str, body: str) -> bool:
             return True
 
     operator_messages.collect(runtime.database, ["budget"])
