@@ -20,6 +20,7 @@ from app.db.fleet import bad_gpus as bad_gpu_statements
 from app.db.operations import health as health_statements
 from app.db.tenancy import audit as audit_statements
 from app.db.tenancy import keys as key_statements
+from app.domain.clocks import clock_problem
 from app.domain.ids import KeyId
 from app.domain.schema import SchemaRevisions
 from app.services import key_format
@@ -55,10 +56,10 @@ def check_database(url: str) -> CurrentLogin:
     return login
 
 
-def clock_problem(url: str, *, clock: Callable[[], float] = time.time) -> str | None:
+def check_clock(url: str, *, clock: Callable[[], float] = time.time) -> str | None:
     """How far the host's clock is from the database's, or None if it is right."""
     with _connected(url) as connection:
-        return health_statements.clock_problem(clock(), connection.execute(health_statements.CLOCK).scalar_one())
+        return clock_problem(clock(), connection.execute(health_statements.CLOCK).scalar_one())
 
 
 def _schema_revision(url: str) -> str | None:

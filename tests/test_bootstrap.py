@@ -6,7 +6,7 @@ import psycopg
 import pytest
 
 from app.local.ports import free_port
-from app.prerequisites import check_database, clock_problem, ensure_operator_key, schema_revisions
+from app.prerequisites import check_clock, check_database, ensure_operator_key, schema_revisions
 from app.settings import StartupError
 
 
@@ -48,7 +48,7 @@ def test_a_valid_operator_key_is_kept_and_any_other_replaced(database_url: str) 
 
 
 def test_a_host_with_a_wrong_clock_is_told_at_its_start(database_url: str) -> None:
-    assert clock_problem(database_url) is None
+    assert check_clock(database_url) is None
     for wrong, where in ((60.0, "ahead of"), (-1200.0, "behind")):
-        told = clock_problem(database_url, clock=lambda: time.time() + wrong)  # noqa: B023 - called at once
+        told = check_clock(database_url, clock=lambda: time.time() + wrong)  # noqa: B023 - called at once
         assert told == f"the host's clock is {abs(wrong):.0f} s {where} the database's"

@@ -7,7 +7,7 @@ from pathlib import Path
 from app.api.app import routed
 from app.api.http import docs_page, openapi_document
 from app.services.errors import every_error
-from app.settings.settings import describe
+from app.settings.settings import describe, describe_times
 from app.settings.timing import TIMING
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -58,9 +58,7 @@ variable sets any of them: `{TIMING}=settle_seconds=60,claim_seconds=30`.
 
 def settings_table() -> str:
     """docs/settings.md."""
-    variables = {name: row for name, row in describe().items() if not name.startswith(f"{TIMING} ")}
-    times = {name.removeprefix(f"{TIMING} "): row for name, row in describe().items() if name not in variables}
-    return f"{_SETTINGS}{_rows(variables)}{_TIMES}{_rows(times)}"
+    return f"{_SETTINGS}{_rows(describe())}{_TIMES}{_rows(describe_times())}"
 
 
 def _rows(described: Mapping[str, tuple[str, str]]) -> str:

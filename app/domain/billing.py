@@ -21,6 +21,7 @@ def ran_until(
     seen_at: datetime | None,
     *,
     deadline: datetime | None,
+    term_in_doubt: bool,
     market: str,
     terminate_sent_at: datetime | None,
     looked_at: datetime,
@@ -29,10 +30,10 @@ def ran_until(
 
     That is when it was last seen, or its tagged deadline where this passed since. The dead-man switch ends the VM then.
     Only a request of gpulease ends an on-demand VM earlier. The provider may take a spot VM at any time.
-    `deadline` None: it is unknown, or a restored database may have lost such a request. Returns None for a VM that was
-    never seen.
+    `deadline` None: it is unknown. `term_in_doubt`: a restored database may have lost such a request. Returns None for a
+    VM that was never seen.
     """
-    if deadline is None or deadline > looked_at or market == Market.SPOT:
+    if deadline is None or term_in_doubt or deadline > looked_at or market == Market.SPOT:
         return seen_at
     if terminate_sent_at is not None and terminate_sent_at < deadline:
         return seen_at

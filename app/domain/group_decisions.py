@@ -4,7 +4,8 @@ A worker executes the step in one transaction, loads the group again and decides
 a member wakes the group.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from types import MappingProxyType
 
@@ -24,6 +25,7 @@ from app.domain.group_steps import (
     Shrink,
 )
 from app.domain.groups import GroupFacts, GroupState, OnMemberLoss
+from app.domain.ids import LeaseId
 from app.domain.leases import LeaseState
 from app.domain.reasons import Reason, ReasonCode
 
@@ -213,6 +215,46 @@ def _is_replaced(view: _View, member: Member) -> bool:
 def may_be_replaced(policy: OnMemberLoss, code: ReasonCode | None) -> bool:
     """Whether a formed group replaces an ended member by itself. `code`: of the member's reason."""
     return policy is OnMemberLoss.REPLACE and code not in {ReasonCode.GROUP_INCOMPLETE, ReasonCode.GROUP_SHRUNK}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankHolder:
+    """The newest lease of a rank. `leaves`: its end is requested, and the lease or the group has not finished it.
+
+    `replaced`: the group replaces it by itself.
+    """
+
+    lease_id: LeaseId
+    rank: int
+    leaves: bool
+    ended: bool
+    replaced: bool
+
+
+class RankHeldError(Exception):
+    """A former member, which nobody replaces, still has a rank that is to be filled."""
+
+    def __init__(self, holder: RankHolder) -> None:
+        super().__init__(holder)
+        self.holder = holder
+
+
+def ranks_to_fill(holders: Iterable[RankHolder], *, size: int, new_size: int, formed: bool) -> list[int]:
+    """The ranks below `new_size` that get a new member when a group of `size` grows, in order.
+
+    Ranks of lost members come first. A group that is not `formed` replaces its members by itself. Raises RankHeldError.
+    """
+    taken = set() if formed else set(range(size))
+    for holder in holders:
+        if holder.rank >= new_size:
+            continue
+        if holder.rank >= size:
+            raise RankHeldError(holder)
+        if formed and holder.leaves and not holder.replaced:
+            raise RankHeldError(holder)
+        if holder.leaves or not holder.ended:
+            taken.add(holder.rank)
+    return [rank for rank in range(new_size) if rank not in taken]
 
 
 def _after_loss(view: _View, lost: Sequence[Member]) -> GroupStep:

@@ -110,7 +110,8 @@ class Row:
         """Until when its VM counts as running that a listing of `looked_at` shows to be gone: see `billing.ran_until`."""
         return ran_until(
             seen_at,
-            deadline=None if self.term_in_doubt else self.deadline_applied,
+            deadline=self.deadline_applied,
+            term_in_doubt=self.term_in_doubt,
             market=self.market,
             terminate_sent_at=self.terminate_sent_at,
             looked_at=looked_at,

@@ -67,7 +67,7 @@ class ApiMetrics:
         timer.observe(seconds)
 
     def hint(self, outcome: str, amount: int = 1) -> None:
-        """`outcome` is sent or dropped."""
+        """`outcome` is sent, spared or dropped."""
         self._hints.labels(outcome).inc(amount)
 
     def redis_answered(self, *, up: bool) -> None:

@@ -4,7 +4,7 @@ import structlog
 
 from app.db.core.connections import EXCESS_RIGHTS
 from app.observability.logs import configure_logs
-from app.prerequisites import check_database, clock_problem
+from app.prerequisites import check_clock, check_database
 from app.settings import Settings
 
 _log = structlog.get_logger("gpulease.api")
@@ -16,7 +16,7 @@ def start(settings: Settings) -> None:
     login = check_database(settings.database_url)
     if login.excess:
         _log.warning(EXCESS_RIGHTS, login=login.name, rights=login.excess)
-    problem = clock_problem(settings.database_url)
+    problem = check_clock(settings.database_url)
     if problem is not None:
         _log.warning(problem)
     from app.server.api import serve  # noqa: PLC0415 - as above

@@ -11,7 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from app.db.groups import lists, members
 from app.db.groups.lists import GroupFilter
 from app.domain.group_checks import parse_group_check
-from app.domain.group_decisions import may_be_replaced
+from app.domain.group_decisions import RankHeldError, RankHolder, may_be_replaced, ranks_to_fill
 from app.domain.group_hosts import MASTER_PORT, HostFormat, MemberHost, render
 from app.domain.groups import GroupState, OnMemberLoss
 from app.domain.ids import GroupId, is_typeid
@@ -129,28 +129,31 @@ async def _read(connection: AsyncConnection, group_id: str, within: str | None) 
 
 
 async def free_ranks(connection: AsyncConnection, row: Any, size: int) -> list[int]:
-    """The ranks below `size` without a member, in order. A group that is not formed replaces its members itself.
+    """The ranks of a group that get a member when it grows to `size`.
 
-    Raises Conflict while a former member that the group does not replace still has one of them.
+    Raises Conflict while a former member, which the group does not replace, still has one of them.
     """
-    rows = (await connection.execute(lists.members(row.id, within=row.tenant_id))).all()
-    formed = row.state in _FORMED
-    taken = set() if formed else set(range(row.size))
-    for member in rows:
-        below = member.rank < row.size
-        if member.rank >= size or (below and not formed):
-            continue
-        if (member.leaves or not below) and not (below and _is_replaced(row, member)):
-            detail = f"The former member {member.lease_id} of rank {member.rank} is still ending: repeat the call when it has ended."
-            raise Conflict(detail, extra={"lease_id": member.lease_id}, retryable=True)
-        if member.leaves or member.state not in TERMINAL:
-            taken.add(member.rank)
-    return [rank for rank in range(size) if rank not in taken]
+    members = (await connection.execute(lists.members(row.id, within=row.tenant_id))).all()
+    holders = [_holder(row, member) for member in members]
+    try:
+        return ranks_to_fill(holders, size=row.size, new_size=size, formed=row.state in _FORMED)
+    except RankHeldError as error:
+        one = error.holder
+        detail = (
+            f"The former member {one.lease_id} of rank {one.rank} is still ending: repeat the call when it has ended."
+        )
+        raise Conflict(detail, extra={"lease_id": one.lease_id}, retryable=True) from None
 
 
-def _is_replaced(row: Any, member: Any) -> bool:
+def _holder(row: Any, member: Any) -> RankHolder:
     code = None if member.reason is None else ReasonCode(member.reason["code"])
-    return may_be_replaced(OnMemberLoss(row.on_member_loss), code)
+    return RankHolder(
+        lease_id=member.lease_id,
+        rank=member.rank,
+        leaves=member.leaves,
+        ended=member.state in TERMINAL,
+        replaced=may_be_replaced(OnMemberLoss(row.on_member_loss), code),
+    )
 
 
 def hosts_of(group: Any) -> GroupHosts:

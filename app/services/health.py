@@ -9,6 +9,7 @@ import structlog
 
 from app.db.core.api_errors import STATEMENT_ERRORS, DatabaseUnavailable
 from app.db.operations import health as statements
+from app.domain.clocks import clock_problem
 from app.services.context import ServiceContext
 from app.settings.providers import without_own_end
 
@@ -45,7 +46,7 @@ class HealthService:
                 beats = (await connection.execute(statements.HEARTBEATS)).mappings().all()
                 deadman = (await connection.execute(statements.needs_deadman(without_own_end()))).scalar_one()
                 read_only = (await connection.execute(statements.READ_ONLY)).scalar_one()
-                clock = statements.clock_problem(time.time(), (await connection.execute(statements.CLOCK)).scalar_one())
+                clock = clock_problem(time.time(), (await connection.execute(statements.CLOCK)).scalar_one())
                 session = await self._database.session_problem(connection) or "ok"
         except DatabaseUnavailable:
             return _unknown("unavailable")

@@ -29,7 +29,8 @@ async def end_leases_of(
 async def lock_active(connection: AsyncConnection, principal: Principal, tenant_id: str) -> None:
     """Locks the tenant before a change that neither ends nor restricts anything. Operators may change what a suspended one has.
 
-    Call it before other rows are locked. A suspension that begins meanwhile waits for the end of the transaction. Raises InvalidRequest for an unknown tenant of the body, TenantSuspended.
+    Call it before other rows are locked. A suspension that begins meanwhile waits for the end of the transaction. Raises
+    TenantSuspended, and InvalidRequest when the body names an unknown tenant.
     """
     found = await connection.execute(tenants.get(tenant_id, within=principal.tenant_id, lock=True))
     row = found.first()

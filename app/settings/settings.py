@@ -77,6 +77,10 @@ def _time(**field: Any) -> Any:
 _TIME: dict[str, Any] = {"variable": TIMING}
 
 
+def _is_time(field: FieldInfo) -> bool:
+    return field.json_schema_extra is _TIME
+
+
 class _Environment(EnvSettingsSource):
     """Times come from GPULEASE_TIMING, every other field from its own variable."""
 
@@ -84,7 +88,7 @@ class _Environment(EnvSettingsSource):
 
     def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[Any, str, bool]:
         """The value, its key, and whether it is complex."""
-        if field.json_schema_extra is _TIME:
+        if _is_time(field):
             return self.times.get(field_name), field_name, False
         return super().get_field_value(field, field_name)
 
@@ -411,7 +415,7 @@ def _times(settings: type[BaseSettings]) -> Mapping[str, str]:
         times = parse_times(os.environ.get(TIMING, ""))
     except ValueError as error:
         raise StartupError(f"{TIMING}: {error}") from None
-    known = [name for name, field in settings.model_fields.items() if field.json_schema_extra is _TIME]
+    known = [name for name, field in settings.model_fields.items() if _is_time(field)]
     for name in times.keys() - set(known):
         raise StartupError(f"{TIMING}: {name!r} is none of {', '.join(known)}")
     return times
@@ -437,15 +441,21 @@ def dashboard_url(settings: Settings) -> str | None:
 
 def describe() -> Mapping[str, tuple[str, str]]:
     """Environment variable -> (default, meaning), for the documentation."""
-    fields = {_variable(name): field for name, field in Settings.model_fields.items()}
-    return {name: (_default(field.default), field.description or "") for name, field in fields.items()}
+    return {_variable(name): _described(field) for name, field in Settings.model_fields.items() if not _is_time(field)}
+
+
+def describe_times() -> Mapping[str, tuple[str, str]]:
+    """The same for each time of GPULEASE_TIMING."""
+    return {name: _described(field) for name, field in Settings.model_fields.items() if _is_time(field)}
+
+
+def _described(field: FieldInfo) -> tuple[str, str]:
+    return _default(field.default), field.description or ""
 
 
 def _variable(name: str) -> str:
-    """How the user writes a field."""
-    if Settings.model_fields[name].json_schema_extra is _TIME:
-        return f"{TIMING} {name}"
-    return PREFIX + name.upper()
+    """What a message calls a field."""
+    return f"{TIMING} {name}" if _is_time(Settings.model_fields[name]) else PREFIX + name.upper()
 
 
 def _default(value: object) -> str:

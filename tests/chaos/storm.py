@@ -90,23 +90,7 @@ class Storm:
             self._groups = GroupTruth(self._installation, tenant, self._course, self._losses)
             self._purse.open()
             with hostile.acting():
-                with _repeated(lambda: self._look(tenant)), ThreadPoolExecutor(_ASKING) as asking:
-                    requests = [
-                        asking.submit(self._ask, tenant, order)
-                        for order in orders(self._wanted.seed, self._wanted.leases)
-                    ]
-                    try:
-                        self._let_it_happen(tenant)
-                    except BaseException:
-                        traceback.print_exc()
-                        asking.shutdown(wait=False, cancel_futures=True)
-                        self._room.set()
-                        raise
-                    finally:
-                        self._timeline.reached(Line.HAPPENING, math.inf)
-                        for standby in self._standbys:
-                            standby.close()
-                    asked = {lease_id for request in requests for lease_id in request.result()}
+                asked = self._ask_while_it_happens(tenant)
                 self._stack.wait_until_ready()
             self._loosen(tenant)
             judge = Judge(
@@ -123,6 +107,25 @@ class Storm:
             found["checks"]["what a hostile tenant changed for others"] = sorted(hostile.changed)
             found["checks"]["deadlocks in PostgreSQL"] = self._deadlocks()
         return {"seed": self._wanted.seed, "leases": self._wanted.leases, "hostile": hostile.sent, **found}
+
+    def _ask_while_it_happens(self, tenant: Tenant) -> set[str]:
+        """The leases of all requests."""
+        with _repeated(lambda: self._look(tenant)), ThreadPoolExecutor(_ASKING) as asking:
+            requests = [
+                asking.submit(self._ask, tenant, order) for order in orders(self._wanted.seed, self._wanted.leases)
+            ]
+            try:
+                self._let_it_happen(tenant)
+            except BaseException:
+                traceback.print_exc()
+                asking.shutdown(wait=False, cancel_futures=True)
+                self._room.set()
+                raise
+            finally:
+                self._timeline.reached(Line.HAPPENING, math.inf)
+                for standby in self._standbys:
+                    standby.close()
+            return {lease_id for request in requests for lease_id in request.result()}
 
     def _deadlocks(self) -> list[str]:
         """PostgreSQL ends one of the transactions: its lease waits, or its caller has an error."""

@@ -85,6 +85,7 @@ def change(hours: int, price: int) -> PriceChange:
         ({"looked_at": DEADLINE}, DEADLINE),
         ({"looked_at": DEADLINE - MINUTE}, SEEN),
         ({"deadline": None}, SEEN),
+        ({"term_in_doubt": True}, SEEN),
         ({"market": "reserved"}, DEADLINE),
         ({"market": "spot"}, SEEN),
         ({"terminate_sent_at": DEADLINE - MINUTE}, SEEN),
@@ -97,6 +98,7 @@ def test_a_vm_that_went_unseen_ran_until_its_deadline_when_nothing_else_can_have
     usual: dict[str, Any] = {
         "seen_at": SEEN,
         "deadline": DEADLINE,
+        "term_in_doubt": False,
         "market": "on_demand",
         "terminate_sent_at": None,
         "looked_at": DEADLINE + 60 * MINUTE,

@@ -4,10 +4,11 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.domain.group_decisions import decide_group
+from app.domain.group_decisions import RankHeldError, RankHolder, decide_group, ranks_to_fill
 from app.domain.group_steps import (
     Activate,
     AssignPool,
@@ -391,3 +392,20 @@ def test_too_few_members_that_were_extended_end_as_a_loss() -> None:
     assert world.group.ends
     assert world.group.reason is not None
     assert world.group.reason.code is ReasonCode.GROUP_MEMBER_LOST
+
+
+def holder(rank: int, *, leaves: bool = False, ended: bool = False, replaced: bool = False) -> RankHolder:
+    return RankHolder(lease_id=LeaseId(f"lease_{rank}"), rank=rank, leaves=leaves, ended=ended, replaced=replaced)
+
+
+def test_a_larger_group_fills_the_ranks_of_lost_members_first() -> None:
+    members = [holder(0), holder(1, ended=True), holder(2, leaves=True, replaced=True)]
+    assert ranks_to_fill(members, size=3, new_size=5, formed=True) == [1, 3, 4]
+    assert ranks_to_fill(members, size=3, new_size=5, formed=False) == [3, 4], "it replaces its members by itself"
+
+
+@pytest.mark.parametrize("held", [holder(1, leaves=True), holder(2), holder(2, leaves=True, replaced=True)])
+def test_a_former_member_keeps_its_rank_until_it_has_ended(held: RankHolder) -> None:
+    with pytest.raises(RankHeldError) as raised:
+        ranks_to_fill([holder(0), held], size=2, new_size=3, formed=True)
+    assert raised.value.holder == held

@@ -83,28 +83,18 @@ def forget_old(runtime: Runtime) -> int:
     """
     rollups = purge.gpu_rollups(days=runtime.settings.metrics_days)
     statements = (*purge.STATEMENTS, jobs.forget_dead_workers(), rollups)
-    return sum(_forget(runtime, statement) for statement in statements) + _forget_leases(runtime)
+    count = sum(_forget(runtime, statement, most=purge.MOST, batches=_ROW_BATCHES) for statement in statements)
+    leases = purge.leases(days=runtime.settings.lease_retention_days, limit=_LEASES)
+    return count + _forget(runtime, leases, most=_LEASES, batches=_LEASE_BATCHES)
 
 
-def _forget(runtime: Runtime, statement: Executable | Bound[Any]) -> int:
+def _forget(runtime: Runtime, statement: Executable | Bound[Any], *, most: int, batches: int) -> int:
+    """Repeats the statement while it deletes `most` rows. What is left after so many `batches` comes with the next run."""
     count = 0
     with apart(runtime, "purge"):
-        for _ in range(_ROW_BATCHES):
+        for _ in range(batches):
             deleted = runtime.database.run(statement)
             count += deleted
-            if deleted < purge.MOST or runtime.stopping.is_set():
-                break
-    return count
-
-
-def _forget_leases(runtime: Runtime) -> int:
-    """In short transactions; what is left comes with the next run."""
-    statement = purge.leases(days=runtime.settings.lease_retention_days, limit=_LEASES)
-    count = 0
-    with apart(runtime, "purge"):
-        for _ in range(_LEASE_BATCHES):
-            deleted = runtime.database.run(statement)
-            count += deleted
-            if deleted < _LEASES or runtime.stopping.is_set():
+            if deleted < most or runtime.stopping.is_set():
                 break
     return count

@@ -127,9 +127,10 @@ class PeriodicRunner:
         return job
 
     def _do(self, job: Row[Any]) -> None:
-        """Observation goes on under a hold, which another cluster sets before the job asks a cloud anything.
+        """Runs a claimed job. It observes the clouds under a hold too.
 
-        A job that the database does not let end is taken again when its claim runs out.
+        In a database that is not the known one, it first sets the hold. Where the database does not store the job's end,
+        another process takes the job when the claim expires.
         """
         try:
             if not job.cluster_is_known:

@@ -227,7 +227,8 @@ def _ran_until(row: Row[Any]) -> datetime | None:
     """
     return ran_until(
         max(row.vm_state_at, row.listed_at or row.vm_state_at),
-        deadline=row.deadline,
+        deadline=row.deadline_applied,
+        term_in_doubt=row.term_in_doubt,
         market=row.market,
         terminate_sent_at=row.terminate_sent_at,
         looked_at=row.now,

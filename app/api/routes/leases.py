@@ -119,11 +119,10 @@ async def get_lease(
     ] = None,
 ) -> Response:
     """Read a lease. With `poll_seconds` and `if_version`, the call returns when the lease changes or the time is up."""
-    if poll_seconds and if_version is None:
-        raise InvalidRequest(
-            errors=[FieldError("#/query/poll_seconds", "requires if_version: the version to wait beyond")]
-        )
-    if poll_seconds and if_version is not None:
+    if poll_seconds:
+        if if_version is None:
+            detail = "requires if_version: the version to wait beyond"
+            raise InvalidRequest(errors=[FieldError("#/query/poll_seconds", detail)])
         unchanged = partial(services.leases.is_at, principal, lease_id, if_version)
         async with turn_of(request).aside():
             await services.streams.wait(principal, lease_id, unchanged, poll_seconds)

@@ -99,10 +99,10 @@ class ExplainedQueue(View):
 class ExplainedSuggestion(View):
     """A change of the request that would fit now: a new lease with this change would try `offering` first.
 
-    `change` contains request fields for a create call. `code` is the rule that the change relaxes.
+    `change` contains request fields for a create call.
     """
 
-    code: Annotated[Exclusion, Field(description="The rule that excludes the offering. " + GROWS)]
+    code: Annotated[Exclusion, Field(description="The rule that the change relaxes. " + GROWS)]
     message: str
     change: Details
     offering: ExplainedOffering

@@ -39,6 +39,9 @@ DEADMAN = "deadman"
 """Name and kind of the heartbeat of `gpulease deadman`, which is no process of this installation."""
 
 
+ALIVE_FOR = timedelta(seconds=15)
+"""A process without a heartbeat for this long counts as ended. A process sends one every two seconds."""
+
 _COLUMNS = ("name", "kind", "account", "region", "interval_seconds")
 _ENSURE = text(
     """

@@ -408,7 +408,7 @@ def cleaned(attempt_ids: Sequence[str]) -> Bound[Update]:
 _WATCHED = text(
     """
     SELECT a.id, a.lease_id, a.n, a.state, a.token, a.instance_id, a.zone, a.vm_state, a.vm_state_at, a.ready, a.clean, a.known_at,
-           a.market, a.terminate_sent_at, CASE WHEN NOT l.term_in_doubt THEN l.deadline_applied END AS deadline, a.public_ip, a.private_ip, now() AS now, l.state AS lease_state,
+           a.market, a.terminate_sent_at, l.deadline_applied, l.term_in_doubt, a.public_ip, a.private_ip, now() AS now, l.state AS lease_state,
            a.host_key_hash IS NOT NULL AND l.ssh_host_keys IS NULL AS owes_host_keys, l.proof, r.last_complete_listing_at AS listed_at
     FROM attempt a JOIN lease l ON l.id = a.lease_id
     LEFT JOIN account_region r ON r.account = a.account AND r.region = a.region

@@ -4,6 +4,7 @@ from sqlalchemy import TextClause, literal_column, text
 
 from app.db.core.compiled import with_values
 from app.db.fleet.cool_offs import IS_SILENT
+from app.db.fleet.jobs import ALIVE_FOR
 from app.domain.brakes import CONFIRMING_CYCLES
 from app.domain.leases import LIVE_ATTEMPT
 
@@ -21,7 +22,7 @@ _OBSERVED = f"""
                 AND attempt.region = account_region.region AND attempt.state IN ({_LIVE}))
     ), workers AS (
         SELECT max(started_at) AS started_at FROM worker_heartbeat
-        WHERE kind = 'worker' AND seen_at > now() - interval '60 seconds'
+        WHERE kind = 'worker' AND seen_at > now() - interval '{ALIVE_FOR.total_seconds():g} seconds'
     )"""
 """The regions that are listed: those of configured accounts, and those with live attempts."""
 

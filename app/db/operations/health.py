@@ -10,16 +10,6 @@ from app.db.schema.tables import account, worker_heartbeat
 
 CLOCK = text("SELECT CAST(extract(epoch FROM clock_timestamp()) AS double precision)")
 """Seconds since 1970, by the database's clock."""
-_CLOCK_SECONDS = 5.0
-
-
-def clock_problem(host: float, database: float) -> str | None:
-    """None if both clocks show about the same time. They are in seconds since 1970."""
-    ahead = host - database
-    if abs(ahead) <= _CLOCK_SECONDS:
-        return None
-    return f"the host's clock is {abs(ahead):.0f} s {'ahead of' if ahead > 0 else 'behind'} the database's"
-
 
 SCHEMA_REVISION = text("SELECT version_num FROM alembic_version")
 

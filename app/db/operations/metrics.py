@@ -14,6 +14,7 @@ from app.db.operations.invariants import NOTED
 from app.db.operations.invoices import UNLISTED
 from app.db.operations.launch_outcomes import LAUNCHES
 from app.db.operations.ops import BRAKES, EVENT_LAG, StuckAfter, stuck_counts
+from app.db.operations.summary import HEARTBEATS
 from app.db.tenancy.quotas import RECOUNT
 
 _LIVE = "NOT (l.state IN ('failed', 'released'))"
@@ -100,15 +101,6 @@ QUOTA_DRIFT = text(f"SELECT count(*) AS rows FROM ({RECOUNT.text}) d")
 
 OFFERINGS = counted_offerings()
 
-PROCESSES = text(
-    f"""
-    SELECT kind, count(*) FILTER (WHERE seen_at > now() - interval '15 seconds') AS processes,
-           min({_AGE.format("seen_at")}) AS age
-    FROM worker_heartbeat GROUP BY kind
-    """
-)
-"""Processes with a heartbeat within the last 15 seconds, and the age in seconds of the latest heartbeat."""
-
 JOBS = text(
     f"""
     SELECT kind, coalesce(account, '') AS account, coalesce(region, '') AS region, interval_seconds AS interval,
@@ -136,7 +128,7 @@ def statements(stuck_after: StuckAfter) -> Mapping[str, Executable]:
         "stuck": stuck_counts(stuck_after),
         "quota_drift": QUOTA_DRIFT,
         "offerings": OFFERINGS,
-        "processes": PROCESSES,
+        "processes": HEARTBEATS,
         "jobs": JOBS,
         "launches": LAUNCHES,
         "checks": CHECKS,

@@ -9,6 +9,7 @@ from sqlalchemy import ClauseElement, Interval, case, column, func, literal, lit
 
 from app.db.core.compiled import with_values
 from app.db.core.reads import Query
+from app.db.fleet.jobs import ALIVE_FOR
 from app.db.leases.billing import cost, price_segments
 from app.db.operations.active_brakes import ACTIVE_BRAKES
 from app.db.operations.invariants import NOTED
@@ -22,8 +23,6 @@ MOST_TENANTS = 100
 LATE_AFTER = 3
 """Intervals of a job."""
 _DAY = timedelta(days=1)
-_RUNNING = timedelta(seconds=15)
-"""A process without a heartbeat for this long counts as ended. A process sends one every two seconds."""
 
 _LIVE_LEASES = (
     select(
@@ -68,15 +67,15 @@ SPEND_NOW = select(func.coalesce(func.sum(_live.c.rate_per_hour), 0).label("usd"
 ORPHAN_COUNTS = select(orphan.c.cause, func.count().label("orphans")).where(OPEN).group_by(orphan.c.cause)
 """Open orphans by cause."""
 
-_IS_REFUSED = LAUNCHES.subquery("launches")
+_launches = LAUNCHES.subquery("launches")
 REFUSED_LAUNCHES = (
     select(
-        *(_IS_REFUSED.c[name] for name in ("provider", "account", "region", "outcome", "in_a_row", "since")),
-        _IS_REFUSED.c.error["code"].astext.label("code"),
-        _IS_REFUSED.c.error["message"].astext.label("message"),
+        *(_launches.c[name] for name in ("provider", "account", "region", "outcome", "in_a_row", "since")),
+        _launches.c.error["code"].astext.label("code"),
+        _launches.c.error["message"].astext.label("message"),
     )
-    .where(_IS_REFUSED.c.in_a_row > 0)
-    .order_by(_IS_REFUSED.c.account, _IS_REFUSED.c.region, _IS_REFUSED.c.outcome)
+    .where(_launches.c.in_a_row > 0)
+    .order_by(_launches.c.account, _launches.c.region, _launches.c.outcome)
 )
 """Launches of the last hour that were refused since the last one that succeeded there, by the class of the error."""
 
@@ -101,7 +100,7 @@ FAILED_CHECKS = (
 
 HEARTBEATS = select(
     worker_heartbeat.c.kind,
-    func.count().filter(worker_heartbeat.c.seen_at > func.now() - literal(_RUNNING, Interval)).label("processes"),
+    func.count().filter(worker_heartbeat.c.seen_at > func.now() - literal(ALIVE_FOR, Interval)).label("processes"),
     func.extract("epoch", func.now() - func.max(worker_heartbeat.c.seen_at)).label("age"),
 ).group_by(worker_heartbeat.c.kind)
 """Processes by kind with a heartbeat within the last 15 seconds, and the seconds since the latest one."""

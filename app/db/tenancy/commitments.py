@@ -353,9 +353,8 @@ def roll(connection: Connection, tenant_id: str, *, most: int = 1000) -> int:
         return 0
     lock_tenant(connection, tenant_id)
     resources = [resource_of(budget_id) for budget_id in due]
-    is_small = connection.execute(_IS_SMALL, {**these, "most": _AT_ONCE}).scalar_one()
     leases: Sequence[str] = ()
-    if is_small:
+    if connection.execute(_IS_SMALL, {**these, "most": _AT_ONCE}).scalar_one():
         # before the quotas, as everybody does who changes a lease
         leases = connection.execute(_LOCK_LEASES, {**these, "resources": resources}).scalars().all()
     while begun := _begin_next(connection, tenant_id, due):

@@ -139,7 +139,8 @@ def _store_absent(ctx: StepContext) -> None:
 def _ran_until(ctx: StepContext) -> datetime | None:
     return ran_until(
         ctx.attempt.vm_state_at,
-        deadline=None if ctx.lease.term_in_doubt else ctx.lease.deadline_applied,
+        deadline=ctx.lease.deadline_applied,
+        term_in_doubt=ctx.lease.term_in_doubt,
         market=ctx.attempt.market,
         terminate_sent_at=ctx.attempt.terminate_sent_at,
         looked_at=ctx.now,

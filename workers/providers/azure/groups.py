@@ -180,7 +180,7 @@ def _made(group: Group, kind: str, wanted: Params) -> Document:
 def remove(group: Group, kind: str, name: str) -> None:
     """Requests deletion. Azure refuses it while something uses the resource."""
     operations = _operations(group, kind)
-    if kind == MEMBERS:
+    if kind in _NETWORK:
         operations.begin_delete(group.name, name, polling=False)
     else:
         operations.delete(group.name, name)
