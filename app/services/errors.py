@@ -129,8 +129,7 @@ class TenantSuspended(ServiceError):
 
     code, status = "tenant_suspended", 403
     advice = (
-        "The tenant gets no VM and no more time for one. It changes nothing but to end or restrict what it has. Contact the"
-        " operator."
+        "The tenant gets no VM and no more time for one. It can only end or restrict what it has. Contact the operator."
     )
 
 

@@ -25,7 +25,7 @@ Term = Annotated[int, Field(ge=60, le=31_536_000)]
 class TenantStatus(StrEnum):
     """The state of a tenant. The list may grow.
 
-    A suspended tenant gets no VM and no more time for one. It changes nothing but to end or restrict what it has. A lease
+    A suspended tenant gets no VM and no more time for one. It can only end or restrict what it has. A lease
     that loses its VM ends with `tenant_suspended`.
     """
 
