@@ -18,7 +18,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: runtimes help up test simulate crash-matrix chaos races mutation mutation-of-steps fuzz audit deployment cloud-init old-code agents bench lint fmt openapi examples clients docs lock clean
+.PHONY: runtimes help up test simulate crash-matrix chaos races mutation mutation-of-steps fuzz audit deployment cloud-init agents bench lint fmt openapi examples clients docs lock clean
 
 help: ## show this list
 	@echo "Usage: make <target> [ARGS=\"...\"] [PYTHON=python3.12]"
@@ -63,9 +63,6 @@ deployment: $(VENV)/.dev ## two hosts on Debian's servers, PgBouncer, the image 
 
 cloud-init: $(VENV)/.dev ## compare the reader of user data in the tests with cloud-init itself: make cloud-init SOURCE=/path/to/cloud-init
 	@$(BIN)/python -m tests.real_cloud_init $(SOURCE)
-
-old-code: $(VENV)/.dev ## the code before each migration on today's schema: make old-code ARGS="--last 1"
-	@exec $(BIN)/python -m tests.old_code $(ARGS)
 
 agents: $(VENV)/.dev ## an agent with a key of 5 USD spends over MCP what it can and is killed: make agents ARGS="--seconds 60"
 	@exec $(BIN)/python -m tests.agents $(ARGS)

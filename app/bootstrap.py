@@ -20,7 +20,7 @@ from app.prerequisites import schema_revisions
 from app.services.container import Services
 from app.services.context import ServiceContext
 from app.services.event_stream import POLL_SECONDS
-from app.services.gpu_samples import COUNT_SECONDS
+from app.services.gpus.samples import COUNT_SECONDS
 from app.settings import Settings
 
 _WRITE_USES_SECONDS = 10.0
@@ -36,7 +36,13 @@ def build_api(settings: Settings, traces: Traces | None = None) -> FastAPI:
     metrics = ApiMetrics()
     hints = QueuedHints(celery_sender(settings.broker_url), metrics)
     database = ApiDatabase(settings.database_url, pool_size=settings.api_pool_size)
-    context = ServiceContext(database=database, settings=settings, hints=hints, schema=schema_revisions())
+    context = ServiceContext(
+        database=database,
+        settings=settings,
+        hints=hints,
+        schema=schema_revisions(),
+        redis_is_up=lambda: metrics.redis_is_up,
+    )
     services = Services.build(context)
     requests = RateLimiter(settings.rate_limit, name="requests")
     writes = RateLimiter(settings.write_rate_limit, name="writes")
@@ -71,7 +77,7 @@ async def _repeating(*work: tuple[float, Callable[[], Awaitable[None]]]) -> Asyn
     Nothing is cancelled in the middle: a connection that is being opened would be lost.
     """
     stop = asyncio.Event()
-    tasks = [asyncio.create_task(_repeat(seconds, one, stop)) for seconds, one in work]
+    tasks = [asyncio.create_task(_repeat(seconds, action, stop)) for seconds, action in work]
     try:
         yield
     finally:

@@ -7,7 +7,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable
 
-from app.domain.webhook_urls import RefusedUrl
+from app.domain.webhooks.urls import RefusedUrl
 
 Lookup = Callable[[str, int], list[str]]
 """Host and port -> addresses as text, the preferred first. Raises OSError, UnicodeError."""
@@ -15,8 +15,8 @@ Lookup = Callable[[str, int], list[str]]
 
 def look_up(host: str, port: int) -> list[str]:
     """By the system's resolver; an address is its own answer."""
-    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return list(dict.fromkeys(str(one[4][0]) for one in found))
+    entries = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(entry[4][0]) for entry in entries))
 
 
 def within(seconds: float, lookup: Lookup, host: str, port: int) -> list[str]:

@@ -30,7 +30,7 @@ from app.settings import StartupError
 
 @cache
 def schema_revisions() -> SchemaRevisions:
-    """The migrations in this program, by the names of their files: `0007_last_seen.py` is revision 0007.
+    """The migrations in this program, by the names of their files: `0001_initial.py` is revision 0001.
 
     The function does not import Alembic, which would take a fifth of the start of every process.
     """

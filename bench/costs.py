@@ -19,9 +19,9 @@ from bench import api, load, processes, report, servers
 from bench.api import Service
 from bench.dashboard import ATTEMPTS
 from bench.plant import plant
-from workers.database import WorkerDatabase
 from workers.jobs.record_usage import record_usage
-from workers.runtime import Runtime
+from workers.runtime.database import WorkerDatabase
+from workers.runtime.runtime import Runtime
 
 TENANTS, HOURS = 200, 720
 REPORT_LIMIT_MS, JOB_LIMIT_SECONDS, ROWS_PER_SECOND = 200.0, 10.0, 50_000.0

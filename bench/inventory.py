@@ -31,7 +31,7 @@ from bench import load, report, stack
 from bench.burst import Demand
 from bench.plant import HARDWARE, LEASE_REQUEST
 from bench.stack import Stack
-from workers.providers.interfaces import Provider
+from workers.providers.ports import Provider
 from workers.providers.registry import connect
 from workers.providers.types import Vm
 

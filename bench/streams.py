@@ -27,7 +27,7 @@ def main() -> None:
         asyncio.run(measure(running, arguments.streams))
 
 
-class Told:
+class StreamEvent:
     """What the streams have told: (lease, when). `enough` is set after `wanted` of them."""
 
     def __init__(self, wanted: int) -> None:
@@ -66,7 +66,7 @@ async def measure(running: Stack, count: int) -> None:
     """Opens the streams, makes some leases, and waits until every stream has told of each."""
     running.ample_quota()
     before = running.memory_mib()["api"]
-    told = Told(count * _CHANGES)
+    told = StreamEvent(count * _CHANGES)
     headers = {"Authorization": f"Bearer {running.tenant_key}"}
     async with httpx.AsyncClient(
         base_url=running.api_url, headers=headers, timeout=_PATIENCE, trust_env=False, verify=NO_TLS

@@ -21,7 +21,7 @@ from typing import cast
 import psycopg
 from psycopg.types.json import Jsonb
 
-from app.domain.gpu_samples import LEAST_STEP
+from app.domain.gpus.samples import LEAST_STEP
 from app.domain.tokens import agent_hash
 from app.local.ports import free_port
 from bench import api, load, processes, report, servers
@@ -30,9 +30,9 @@ from bench.dashboard import ATTEMPTS
 from bench.load import NextRequest, Result
 from bench.plant import HARDWARE, Tenant, plant
 from bench.servers import Servers
-from workers.database import WorkerDatabase
 from workers.jobs.gpu_samples import roll_up_samples
-from workers.runtime import Runtime
+from workers.runtime.database import WorkerDatabase
+from workers.runtime.runtime import Runtime
 
 TENANTS = 200
 TARGET_CPU_MS, TARGET_SERIES_MS, TARGET_RATIO = 0.6, 20.0, 1.3

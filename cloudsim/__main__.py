@@ -59,12 +59,12 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _settings(arguments: argparse.Namespace) -> Settings:
-    given = {name: getattr(arguments, name) for name in Settings.model_fields}
-    return PROFILES[arguments.profile].changed(**{name: value for name, value in given.items() if value is not None})
+    options = {name: getattr(arguments, name) for name in Settings.model_fields}
+    return PROFILES[arguments.profile].changed(**{name: value for name, value in options.items() if value is not None})
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Serve until told to end. Returns 2 when host, port or a setting cannot be used."""
+    """Serve until a signal ends the process. Returns 2 when host, port or a setting cannot be used."""
     arguments = _parser().parse_args(argv)
     try:
         settings = _settings(arguments)

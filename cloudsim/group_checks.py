@@ -29,7 +29,7 @@ _PAUSES = (0.8, 1.2)
 
 @dataclass(eq=False, slots=True)
 class _Member:
-    """The program of one VM. `ask_at`: when it asks next. `reported`: what it has told the API. `began`: its first check."""
+    """The program of one VM. `ask_at`: when it asks next. `reported`: what it has sent to the API. `began`: its first check."""
 
     vm: Vm
     config: dict[str, Any]
@@ -56,9 +56,9 @@ class GroupChecks:
                 await asyncio.sleep(_LOOK_SECONDS)
 
     def _due(self) -> list[_Member]:
-        found = {vm.id: _member(vm) for vm in self._ready.new()}
-        self._members |= {vm_id: member for vm_id, member in found.items() if member is not None}
-        self._members = {vm_id: one for vm_id, one in self._members.items() if self._runs(one.vm)}
+        members = {vm.id: _member(vm) for vm in self._ready.new()}
+        self._members |= {vm_id: member for vm_id, member in members.items() if member is not None}
+        self._members = {vm_id: member for vm_id, member in self._members.items() if self._runs(member.vm)}
         now = self._world.clock()
         due = [member for member in self._members.values() if member.ask_at <= now]
         for member in due:
@@ -87,8 +87,8 @@ class GroupChecks:
         """None: a member is not reached yet, and may be soon."""
         now = self._world.clock()
         member.began = member.began or now
-        reached = {one.vm.private_ip for one in self._members.values() if self._runs(one.vm)}
-        lost = [one["rank"] for one in group["hosts"] if one["private_ip"] not in reached]
+        reached = {other.vm.private_ip for other in self._members.values() if self._runs(other.vm)}
+        lost = [host["rank"] for host in group["hosts"] if host["private_ip"] not in reached]
         if lost and member.reported is None and now < member.began + member.config["mesh_seconds"]:
             return None
         return {
@@ -103,10 +103,10 @@ class GroupChecks:
 def _member(vm: Vm) -> _Member | None:
     """None for a VM without a group, and where its reports would leave this machine."""
     try:
-        found = files(vm)
-        config = json.loads(found[CONFIG])
+        vm_files = files(vm)
+        config = json.loads(vm_files[CONFIG])
         complete = (
-            PROGRAM in found and {"url", "token", "fast_seconds", "slow_seconds", "mesh_seconds"} <= config.keys()
+            PROGRAM in vm_files and {"url", "token", "fast_seconds", "slow_seconds", "mesh_seconds"} <= config.keys()
         )
         return _Member(vm, config) if complete and is_near(config) else None
     except (KeyError, ValueError, TypeError, AttributeError):

@@ -19,23 +19,23 @@ from starlette.routing import Route
 from uvicorn.config import LOGGING_CONFIG
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from cloudsim.admission import Gate
+from cloudsim.arm.catalog import PROVIDER as AZURE_NAME
+from cloudsim.arm.catalog import catalog as azure_catalog
 from cloudsim.arm.cloud import AZURE
-from cloudsim.arm.facts import PROVIDER as AZURE_NAME
-from cloudsim.arm.facts import catalog as azure_catalog
-from cloudsim.arm.front import ArmFront
+from cloudsim.arm.http_app import ArmFront
 from cloudsim.control.api import ControlApi
 from cloudsim.control.gpus import GpusApi
 from cloudsim.control.restrictions import RestrictionsApi
+from cloudsim.credentials import Credentials
+from cloudsim.ec2.catalog import PROVIDER
+from cloudsim.ec2.catalog import catalog as aws_catalog
 from cloudsim.ec2.cloud import AWS
-from cloudsim.ec2.credentials import Credentials
-from cloudsim.ec2.facts import PROVIDER
-from cloudsim.ec2.facts import catalog as aws_catalog
-from cloudsim.ec2.front import AwsFront
-from cloudsim.gate import Gate
+from cloudsim.ec2.http_app import AwsFront
+from cloudsim.gce.catalog import PROVIDER as GCP_NAME
+from cloudsim.gce.catalog import catalog as gcp_catalog
 from cloudsim.gce.cloud import GCP
-from cloudsim.gce.facts import PROVIDER as GCP_NAME
-from cloudsim.gce.facts import catalog as gcp_catalog
-from cloudsim.gce.front import GceFront
+from cloudsim.gce.http_app import GceFront
 from cloudsim.settings import Settings
 from cloudsim.store import Store
 from cloudsim.world import World
@@ -113,7 +113,7 @@ class Simulation:
 
 
 class SimServer(uvicorn.Server):
-    """Ends hanging requests first when it is told to end. `log_config`: None leaves logging as it is.
+    """Ends hanging requests first when a signal ends it. `log_config`: None leaves logging as it is.
 
     `certificate`: a PEM file with a key and its certificate, for TLS.
     """

@@ -25,7 +25,7 @@ class Settings(BaseModel):
     boot_seconds: NonNegativeFloat = Field(1.0, le=YEAR_SECONDS)
     """From launch to passed status checks; the VM shows `running` after a quarter of it."""
     refusal_seconds: NonNegativeFloat = Field(0.0, le=YEAR_SECONDS)
-    """From an accepted launch to its refusal, at clouds that tell a want of capacity only afterwards."""
+    """From an accepted launch to its refusal, at clouds that report a lack of capacity only afterwards."""
     queue_seconds: NonNegativeFloat = Field(0.5, le=YEAR_SECONDS)
     """How long a launch waits in its cloud's queue for capacity, where the cloud has one."""
     list_lag_seconds: NonNegativeFloat = Field(0.0, le=YEAR_SECONDS)

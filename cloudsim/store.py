@@ -16,7 +16,7 @@ from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
-from cloudsim.ec2.credentials import Credentials
+from cloudsim.credentials import Credentials
 from cloudsim.world import Fault, Reservation, Resource, Vm, World
 from cloudsim.world.capacity import Cell, Pool
 from cloudsim.world.gpus import GpuCondition, GpuConditions

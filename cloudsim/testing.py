@@ -62,8 +62,8 @@ class Control:
 
         Without the firewall that all VMs of an installation of gpulease share, which stays.
         """
-        found = self.call("GET", "resources", params=filters)["items"]
-        return [one for one in found if not _STAYS.match(one["name"])]
+        listed = self.call("GET", "resources", params=filters)["items"]
+        return [resource for resource in listed if not _STAYS.match(resource["name"])]
 
     def plant(self, *, provider: str = "aws", **fields: Any) -> list[str]:
         """VMs that no API call made; their ids."""

@@ -20,9 +20,9 @@ from ipaddress import ip_address
 from typing import Any
 from urllib.parse import urlsplit
 
-from cloudsim.arm.facts import PROVIDER as AZURE
-from cloudsim.ec2.facts import PROVIDER as AWS
-from cloudsim.gce.facts import PROVIDER as GCP
+from cloudsim.arm.catalog import PROVIDER as AZURE
+from cloudsim.ec2.catalog import PROVIDER as AWS
+from cloudsim.gce.catalog import PROVIDER as GCP
 from cloudsim.world import Vm
 
 _GZIP = b"\x1f\x8b"
@@ -87,21 +87,21 @@ def _started(written: Files, commands: list[list[str]]) -> Files:
     stems = {word.removesuffix(".timer").removesuffix(".service") for word in words}
     units = {path: path.removeprefix(_UNITS).removesuffix(".service") for path in written if path.endswith(".service")}
     programs = (_EXEC.findall(written[path]) for path, stem in units.items() if stem in stems)
-    running = words | {program.decode() for found in programs for program in found}
+    running = words | {program.decode() for programs_of_file in programs for program in programs_of_file}
     return {path: text for path, text in written.items() if not path.startswith(_PROGRAMS) or path in running}
 
 
-def _with_tokens(vm: Vm, found: Files) -> Files:
+def _with_tokens(vm: Vm, written: Files) -> Files:
     """The files after the first boot of a VM that shares its user data with the other VMs of its launch."""
-    program = _SECRET.search(found.get(_SLOT_TOKENS, b""))
+    program = _SECRET.search(written.get(_SLOT_TOKENS, b""))
     if program is None:
-        return found
+        return written
     slot = vm.name if vm.provider == GCP else str(vm.spec.get("launch_index", 0))
     changed = {}
     for path, purpose in json.loads(program[2]).items():
         token = hmac.new(program[1], f"{purpose}/{slot}".encode(), hashlib.sha256).hexdigest()
-        changed[path] = found[path].replace(f"@{purpose}@".encode(), token.encode())
-    return {**found, **changed}
+        changed[path] = written[path].replace(f"@{purpose}@".encode(), token.encode())
+    return {**written, **changed}
 
 
 def first_boot(encoded: str) -> FirstBoot:

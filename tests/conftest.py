@@ -25,11 +25,11 @@ from app.local import embedded_postgres, embedded_redis
 from app.local.leftovers import MARKER
 from app.local.ports import free_port
 from app.settings.memory import settle_memory
-from tests import sessions
-from tests.databases import Databases
-from tests.durations import SECONDS
-from tests.kept_connections import KeptConnections
-from tests.temporary_files import keep_in_memory
+from tests.harness import sessions
+from tests.harness.databases import Databases
+from tests.harness.durations import SECONDS
+from tests.harness.kept_connections import KeptConnections
+from tests.harness.temporary_files import keep_in_memory
 
 keep_in_memory()
 EXTERNAL_DATABASE_URL = os.environ.pop("GPULEASE_DATABASE_URL", None)
@@ -91,7 +91,7 @@ class ByFile(LoadScopeScheduling):
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """What `-n auto` means: two for each core, and one whose stacks mostly wait. Each takes CPU time (docs/decisions/0075)."""
+    """What `-n auto` means: two for each core, and one whose stacks mostly wait. Each takes CPU time (docs/decisions/0070)."""
     return 1 + 2 * min(os.cpu_count() or 1, MOST_CORES)
 
 

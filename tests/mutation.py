@@ -3,7 +3,7 @@
 import json
 import sys
 
-from tests.databases import ROOT
+from tests.harness.databases import ROOT
 
 LEAST = 0.85
 STATS = ROOT / "mutants" / "mutmut-cicd-stats.json"

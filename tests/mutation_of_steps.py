@@ -18,7 +18,7 @@ from pathlib import Path
 
 from app.local import embedded_postgres, embedded_redis
 from app.local.ports import free_port
-from tests.databases import ROOT
+from tests.harness.databases import ROOT
 from tests.mutation import verdict
 
 _COPY = ROOT / "mutants" / "of-steps"

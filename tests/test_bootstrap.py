@@ -5,6 +5,8 @@ import time
 import psycopg
 import pytest
 
+from app import prerequisites
+from app.domain.schema import SchemaRevisions
 from app.local.ports import free_port
 from app.prerequisites import check_clock, check_database, ensure_operator_key, schema_revisions
 from app.settings import StartupError
@@ -21,14 +23,13 @@ def test_an_unreachable_database_stops_the_start_with_one_line() -> None:
     assert "hunter2" not in str(refused.value)
 
 
-def test_an_older_schema_stops_the_start_and_says_what_to_run(database_url: str) -> None:
-    with psycopg.connect(database_url, autocommit=True) as connection:
-        connection.execute("UPDATE alembic_version SET version_num = '0001'")
-        try:
-            with pytest.raises(StartupError, match="run gpulease-server migrate"):
-                check_database(database_url)
-        finally:
-            connection.execute("UPDATE alembic_version SET version_num = %s", [schema_revisions().head])
+def test_an_older_schema_stops_the_start_and_says_what_to_run(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours = schema_revisions()
+    monkeypatch.setattr(prerequisites, "schema_revisions", lambda: SchemaRevisions("later", ours.known | {"later"}))
+    with pytest.raises(StartupError, match="run gpulease-server migrate"):
+        check_database(database_url)
 
 
 def test_a_newer_schema_is_served_so_that_a_roll_out_migrates_first(database_url: str) -> None:

@@ -48,6 +48,13 @@ def count(metrics: ApiMetrics, outcome: str) -> float:
     return metrics.registry.get_sample_value("gpulease_hints_total", {"outcome": outcome}) or 0.0
 
 
+def test_each_outcome_is_counted_from_0(metrics: ApiMetrics) -> None:
+    """The first hint that is dropped is a rise, as Prometheus sees it."""
+    outcomes = ("sent", "spared", "dropped")
+    counts = [metrics.registry.get_sample_value("gpulease_hints_total", {"outcome": outcome}) for outcome in outcomes]
+    assert counts == [0, 0, 0]
+
+
 def test_what_is_queued_is_sent_before_the_end(metrics: ApiMetrics) -> None:
     send = Recorder()
     hints = QueuedHints(send, metrics)

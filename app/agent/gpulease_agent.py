@@ -140,8 +140,8 @@ def clean(value: Any, longest: int = 100) -> str | None:
 
 def number(text: Any, kind: Any = float) -> Any:
     """The first number in "51.20 W", {"value": 51.2} or 51.2. None for "N/A"."""
-    found = re.match(r"\s*(-?\d+)(\.\d+)?", str(text.get("value") if isinstance(text, dict) else text))
-    return kind(found.group(0 if kind is float else 1)) if found else None
+    match = re.match(r"\s*(-?\d+)(\.\d+)?", str(text.get("value") if isinstance(text, dict) else text))
+    return kind(match.group(0 if kind is float else 1)) if match else None
 
 
 def output(*command: str) -> Any:
@@ -204,26 +204,26 @@ class Host:
 
     def percentages(self, before: list[int] | None) -> tuple[dict[str, float], list[int]]:
         """Use of CPU, memory and the root disk, as far as it is known, and busy and all CPU ticks since the boot."""
-        found: dict[str, float] = {}
-        ticks = [int(one) for one in self.text("/proc/stat").split("\n", 1)[0].split()[1:9]] or [0] * 5
+        shares: dict[str, float] = {}
+        ticks = [int(item) for item in self.text("/proc/stat").split("\n", 1)[0].split()[1:9]] or [0] * 5
         now = [sum(ticks) - ticks[3] - ticks[4], sum(ticks)]
         if before and now[1] > before[1]:
-            found["cpu_percent"] = 100 * (now[0] - before[0]) / (now[1] - before[1])
+            shares["cpu_percent"] = 100 * (now[0] - before[0]) / (now[1] - before[1])
         lines = dict(line.split(":", 1) for line in self.text("/proc/meminfo").splitlines() if ":" in line)
         total, free = number(lines.get("MemTotal")), number(lines.get("MemAvailable"))
         if total and free is not None:
-            found["memory_percent"] = 100 * (1 - free / total)
+            shares["memory_percent"] = 100 * (1 - free / total)
         disk = os.statvfs(self.root or "/")
         used = disk.f_blocks - disk.f_bfree
-        found["disk_percent"] = 100 * used / max(1, used + disk.f_bavail)
-        return {name: round(max(0.0, min(100.0, value)), 1) for name, value in found.items()}, now
+        shares["disk_percent"] = 100 * used / max(1, used + disk.f_bavail)
+        return {name: round(max(0.0, min(100.0, value)), 1) for name, value in shares.items()}, now
 
     def xids(self, booted: float) -> list[dict[str, Any]]:
         """Xids since the boot at that time: each code of each GPU once, with the time of the newest one."""
         for line in self._kernel_lines():
-            found = _XID.search(line)
-            if found:
-                micro, gpu, code = found.groups()
+            match = _XID.search(line)
+            if match:
+                micro, gpu, code = match.groups()
                 self._xids.pop((int(code), gpu), None)
                 self._xids[int(code), gpu] = int(micro) / 1e6
         newest = list(self._xids.items())[-MOST_XIDS:]
@@ -359,10 +359,10 @@ def from_nvidia_smi() -> Iterator[dict[str, Any]]:
 
 def _smi_gpu(index: int, gpu: Any) -> dict[str, Any]:
     state: dict[str, Any] = {name: number(gpu.findtext(path), int) for name, path in SMI_FIELDS.items()}
-    powers = [number(one.text) for name in ("gpu_power_readings", "power_readings") for one in gpu.iterfind(name + "/*")
-              if one.tag.endswith("power_draw")]  # fmt: skip
-    errors = [number(one.text, int) for one in gpu.iterfind("ecc_errors/volatile/*") if "uncorrectable" in one.tag]
-    counted = [one for one in errors if one is not None]
+    powers = [number(item.text) for name in ("gpu_power_readings", "power_readings")
+              for item in gpu.iterfind(name + "/*") if item.tag.endswith("power_draw")]  # fmt: skip
+    errors = [number(item.text, int) for item in gpu.iterfind("ecc_errors/volatile/*") if "uncorrectable" in item.tag]
+    counted = [item for item in errors if item is not None]
     for name, tag in (("remap_pending", "pending"), ("remap_failed", "failure")):
         text = gpu.findtext("remapped_rows/remapped_row_" + tag) or ""
         state[name] = {"Yes": True, "No": False}.get(text.strip())
@@ -370,7 +370,7 @@ def _smi_gpu(index: int, gpu: Any) -> dict[str, Any]:
     action = action and action.lower().replace("gpu_", "").replace("node_", "")
     state["recovery_action"] = action if action is None or action in RECOVERY else "unknown"
     state["ecc_uncorrected"] = sum(counted) if counted else None
-    state["power_w"] = next((one for one in powers if one is not None), None)
+    state["power_w"] = next((item for item in powers if item is not None), None)
     return dict(state, index=index, uuid=clean(gpu.findtext("uuid")), model=clean(gpu.findtext("product_name")))
 
 
@@ -388,7 +388,7 @@ ROCM_FIELDS = {
 
 def from_amd_smi() -> Iterator[dict[str, Any]]:
     """ROCm 7 puts the list of GPUs into `gpu_data`, ROCm 6 prints the list itself."""
-    found: list[dict[Any, Any]] = []
+    reports: list[dict[Any, Any]] = []
     for command in ("static", "metric", "list"):
         report = None
         try:
@@ -397,10 +397,10 @@ def from_amd_smi() -> Iterator[dict[str, Any]]:
             yield {"error": failure(error)}
         report = report.get("gpu_data") if isinstance(report, dict) else report
         entries = report if isinstance(report, list) else ()
-        found.append({one.get("gpu"): one for one in entries if isinstance(one, dict)})
-        if not found[0]:
+        reports.append({item.get("gpu"): item for item in entries if isinstance(item, dict)})
+        if not reports[0]:
             return
-    static, metric, listed = found
+    static, metric, listed = reports
     yield driver("amd-smi", at(next(iter(static.values())), "driver", "version"))
     for index, (name, gpu) in enumerate(static.items()):
         state: dict[str, Any] = {
@@ -412,12 +412,12 @@ def from_amd_smi() -> Iterator[dict[str, Any]]:
 
 
 def from_rocm_smi() -> Iterator[dict[str, Any]]:
-    shown = ("productname", "uniqueid", "use", "temp", "power", "driverversion")
-    found = parsed(output("rocm-smi", *("--show" + one for one in shown), "--showmeminfo", "vram", "--json"))
-    cards = [key for key in found if re.match(r"card\d+$", key)] if isinstance(found, dict) else []
+    topics = ("productname", "uniqueid", "use", "temp", "power", "driverversion")
+    report = parsed(output("rocm-smi", *("--show" + item for item in topics), "--showmeminfo", "vram", "--json"))
+    cards = [key for key in report if re.match(r"card\d+$", key)] if isinstance(report, dict) else []
     if cards:
-        yield driver("rocm-smi", at(found, "system", "Driver version"))
-    for index, card in enumerate(found[key] for key in sorted(cards, key=lambda key: int(key[4:]))):
+        yield driver("rocm-smi", at(report, "system", "Driver version"))
+    for index, card in enumerate(report[key] for key in sorted(cards, key=lambda key: int(key[4:]))):
         state: dict[str, Any] = {key: number(at(card, title), int) for key, title in ROCM_FIELDS.items()}
         for key, size in (("memory_mib", "total"), ("memory_used_mib", "used")):
             state[key] = None if state[size] is None else state[size] >> 20
@@ -458,7 +458,7 @@ class Reading:
     def multiply(self) -> None:
         """Adds the result of a multiplication to each GPU."""
         results, error = isolated(check_multiplication, MATMUL_SECONDS)
-        outcomes = {one["uuid"]: one["matmul"] for one in results}
+        outcomes = {item["uuid"]: item["matmul"] for item in results}
         for gpu in self.gpus:
             gpu["matmul"] = outcomes.get(gpu.get("uuid"), "skipped")
         self._add_error("multiplication", error)
@@ -513,7 +513,7 @@ class Cuda:
     def _load_blas(newest: int) -> Any:
         # a library of a newer CUDA does not run on this driver
         names = ["libcublas.so.%d" % major for major in range(newest, 10, -1)]
-        files = [one for name in names for place in CUBLAS_PLACES for one in sorted(glob.glob(place + "/" + name))]
+        files = [item for name in names for place in CUBLAS_PLACES for item in sorted(glob.glob(place + "/" + name))]
         return load(*names, *files)
 
 
@@ -591,9 +591,9 @@ def _multiplies(device: Device) -> bool:
         cuda("cuMemsetD32_v2", c, 0, count)
         for _ in range(20):
             device.multiply((side, side, side), a, b, c, (FP16, FP32))
-        found = ctypes.create_string_buffer(count * 4)
-        cuda("cuMemcpyDtoH_v2", found, c, count * 4)
-    return found.raw == struct.pack("<f", 1.5 * 2.0 * side) * count
+        product = ctypes.create_string_buffer(count * 4)
+        cuda("cuMemcpyDtoH_v2", product, c, count * 4)
+    return product.raw == struct.pack("<f", 1.5 * 2.0 * side) * count
 
 
 SHAPES = ((8192, 8192, 8192), (4096, 4096, 4096), (6144, 17920, 2816), (2048, 2048, 13312))
@@ -647,8 +647,8 @@ def _measure_gpu(device: Device, each: float, until: float) -> dict[str, Any]:
 def _measure_fill(device: Device, targets: tuple[int, int], width: int, keep: int, put: int) -> None:
     """Fills matrices with random numbers: a GPU multiplies equal numbers faster than it multiplies real data."""
     bits = int.from_bytes(os.urandom(CHUNK), "little")
-    kept, added = (int.from_bytes(mask.to_bytes(width, "little") * (CHUNK // width), "little") for mask in (keep, put))
-    chunk = (bits & kept | added).to_bytes(CHUNK, "little")
+    ands, ors = (int.from_bytes(mask.to_bytes(width, "little") * (CHUNK // width), "little") for mask in (keep, put))
+    chunk = (bits & ands | ors).to_bytes(CHUNK, "little")
     for target in targets:
         for offset in range(0, LARGEST - CHUNK + 1, CHUNK):
             device.cuda("cuMemcpyHtoD_v2", target + offset, chunk, CHUNK)
@@ -709,9 +709,9 @@ def canonical(value: Any) -> bytes:
 def console_line(token: str, proof: dict[str, Any]) -> bytes | None:
     """The line for the serial console. Details are left out if it would be too long; None if it still is."""
     short = dict(proof, gpus=[pick(gpu, LONG_LINE_FIELDS) for gpu in proof["gpus"]], xids=proof["xids"][-8:])
-    for one in (proof, short, dict(short, errors=[])):
-        mac = hmac.new(token.encode("ascii"), canonical(one), hashlib.sha256).hexdigest()
-        line = b"gpulease-proof " + canonical({"mac": mac, "proof": one})
+    for item in (proof, short, dict(short, errors=[])):
+        mac = hmac.new(token.encode("ascii"), canonical(item), hashlib.sha256).hexdigest()
+        line = b"gpulease-proof " + canonical({"mac": mac, "proof": item})
         if len(line) <= LARGEST_LINE:
             return line
     return None
@@ -830,7 +830,7 @@ class Reporter:
         """The request with the unsent samples. If it is too large, the oldest samples go, then Xids."""
         report: dict[str, Any] = {"version": 1, "agent": VERSION, "boot_id": self.state["boot_id"]}
         report.update(xids=self.host.xids(self.state["booted"]), benchmark=self.state["benchmark"])
-        report["samples"] = [dict(one, at=round(self.state["booted"] + one["at"], 3)) for one in self.state["unsent"]]
+        report["samples"] = [dict(raw, at=round(self.state["booted"] + raw["at"], 3)) for raw in self.state["unsent"]]
         while len(canonical(report)) > LARGEST_BODY and (len(report["samples"]) > 1 or report["xids"]):
             name = "samples" if len(report["samples"]) > 1 else "xids"
             report[name] = report[name][1:]
@@ -838,7 +838,7 @@ class Reporter:
 
     def sample(self) -> None:
         """Takes a sample and sends all unsent ones."""
-        young = [one for one in self.state["unsent"] if uptime() - one["at"] < OLDEST]
+        young = [item for item in self.state["unsent"] if uptime() - item["at"] < OLDEST]
         self.state["unsent"] = [*young, self.take_sample()][-MOST_SAMPLES:]
         if not self.state["stopped"] and self._is_taken(self._post("samples", canonical(self.report()))):
             self.state.update(unsent=[], benchmark=None)
@@ -891,8 +891,8 @@ def main(arguments: list[str]) -> int:
         (agent.prove if command == "proof" else agent.sample)()
     else:
         proof, agent.state["unsent"] = agent.take_proof(), [agent.take_sample()]
-        shown = {"proof": proof, "sample": agent.report()["samples"][0]}
-        print(json.dumps(shown if command == "show" else run_benchmark(agent.driver_version), indent=1))
+        preview = {"proof": proof, "sample": agent.report()["samples"][0]}
+        print(json.dumps(preview if command == "show" else run_benchmark(agent.driver_version), indent=1))
     return 0
 
 

@@ -35,7 +35,9 @@ class NcclId(ctypes.Structure):
 
 
 def called(library: Any, name: str, *arguments: Any) -> None:
-    status = getattr(library, name)(*(ctypes.c_int64(one) if isinstance(one, int) else one for one in arguments))
+    status = getattr(library, name)(
+        *(ctypes.c_int64(argument) if isinstance(argument, int) else argument for argument in arguments)
+    )
     if status:
         raise RuntimeError("%s: %d" % (name, status))
 
@@ -54,7 +56,7 @@ class Gpus:
 
     def __init__(self) -> None:
         self.cuda = load("libcuda.so.1")
-        self.nccl = load("libnccl.so.2", *(one for place in PLACES for one in sorted(glob.glob(place))))
+        self.nccl = load("libnccl.so.2", *(path for place in PLACES for path in sorted(glob.glob(place))))
         count = ctypes.c_int()
         if self.cuda.cuInit(0) or self.cuda.cuDeviceGetCount(byref(count)) or not count.value:
             raise Unavailable("no GPU")
@@ -88,9 +90,16 @@ class Gpus:
             (bits,) = struct.unpack("<I", struct.pack("<f", first + index + 1))
             called(self.cuda, "cuMemsetD32_v2", sources[index], bits, ELEMENTS)
         called(self.nccl, "ncclGroupStart")
-        for index, one in enumerate(communicators):
+        for index, communicator in enumerate(communicators):
             self.select(index)
-            called(self.nccl, "ncclCommInitRank", byref(one), world, NcclId.from_buffer_copy(unique), first + index)
+            called(
+                self.nccl,
+                "ncclCommInitRank",
+                byref(communicator),
+                world,
+                NcclId.from_buffer_copy(unique),
+                first + index,
+            )
         called(self.nccl, "ncclGroupEnd")
         started = 0.0
         for number in range(ROUNDS + 1):
@@ -98,9 +107,9 @@ class Gpus:
                 self.wait()  # the first round connects the members
                 started = time.monotonic()
             called(self.nccl, "ncclGroupStart")
-            for index, one in enumerate(communicators):
+            for index, communicator in enumerate(communicators):
                 self.select(index)  # below, 7 is fp32 and 0 the sum
-                called(self.nccl, "ncclAllReduce", sources[index], sums[index], ELEMENTS, 7, 0, one, None)
+                called(self.nccl, "ncclAllReduce", sources[index], sums[index], ELEMENTS, 7, 0, communicator, None)
             called(self.nccl, "ncclGroupEnd")
         self.wait()
         took = (time.monotonic() - started) / ROUNDS
@@ -110,10 +119,10 @@ class Gpus:
 
     def check(self, index: int, address: int, expected: float) -> None:
         self.select(index)
-        found = ctypes.create_string_buffer(SAMPLE * 4)
+        sums = ctypes.create_string_buffer(SAMPLE * 4)
         for offset in (0, (ELEMENTS - SAMPLE) * 4):
-            called(self.cuda, "cuMemcpyDtoH_v2", found, address + offset, SAMPLE * 4)
-            if set(struct.unpack("<%df" % SAMPLE, found.raw)) != {expected}:
+            called(self.cuda, "cuMemcpyDtoH_v2", sums, address + offset, SAMPLE * 4)
+            if set(struct.unpack("<%df" % SAMPLE, sums.raw)) != {expected}:
                 raise RuntimeError("GPU %d has a wrong sum" % index)
 
 
@@ -150,8 +159,8 @@ def lead(task: dict[str, Any], secret: bytes, gpus: Gpus | None) -> Any:
             except OSError:
                 continue
             try:
-                said = greet(peer, secret)
-                members[int(said["rank"])] = (int(said["gpus"]), said["nonce"].encode(), peer)
+                hello = greet(peer, secret)
+                members[int(hello["rank"])] = (int(hello["gpus"]), hello["nonce"].encode(), peer)
             except (OSError, ValueError, KeyError):
                 peer.close()
     counts = [gpus.count if gpus else 0] + [members[rank][0] if rank in members else 0 for rank in range(1, size)]
@@ -181,8 +190,8 @@ def follow(task: dict[str, Any], secret: bytes, gpus: Gpus | None) -> Any:
     peer, nonce = reach(task["addresses"][0], task["port"]), os.urandom(32).hex()
     with peer, peer.makefile("rb") as lines:
         peer.settimeout(GATHER_SECONDS + 5)
-        said = {"rank": task["rank"], "gpus": gpus.count if gpus else 0, "nonce": nonce}
-        peer.sendall(seal(secret, lines.readline(128).strip(), json.dumps(said).encode()))
+        hello = {"rank": task["rank"], "gpus": gpus.count if gpus else 0, "nonce": nonce}
+        peer.sendall(seal(secret, lines.readline(128).strip(), json.dumps(hello).encode()))
         return unseal(secret, nonce.encode(), lines.readline(1 << 16))
 
 

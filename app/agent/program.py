@@ -79,8 +79,8 @@ class _Shortener(ast.NodeTransformer):
         self.generic_visit(node)
         body = getattr(node, "body", None)
         if isinstance(body, list):
-            kept = [one for one in body if not _is_text(one)]
-            node.body = kept or [ast.Pass()]  # pyrefly: ignore[missing-attribute]
+            statements = [statement for statement in body if not _is_text(statement)]
+            node.body = statements or [ast.Pass()]  # pyrefly: ignore[missing-attribute]
         if isinstance(node, ast.FunctionDef):
             node.returns = None
         elif isinstance(node, ast.arg):

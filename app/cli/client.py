@@ -7,9 +7,9 @@ from typing import Any, Self
 
 import httpx
 
-from app.cli import repeats, times
+from app.cli import repeats
 from app.cli.config import Endpoint
-from app.cli.errors import ApiError, CliError, Json, NotConfiguredError, ProblemError, Unanswered, UnexpectedAnswerError
+from app.cli.errors import ApiError, CliError, FailedCall, Json, NotConfiguredError, ProblemError, UnexpectedAnswerError
 from app.cli.errors import UnreachableError as Unreachable
 from app.cli.network import find_proxy, tls_context
 from app.cli.outcomes import (
@@ -24,6 +24,7 @@ from app.cli.outcomes import (
     wait_seconds,
 )
 from app.cli.paths import check_path
+from app.cli.render import times
 
 Params = Mapping[str, str | int | bool | Sequence[str] | None]
 
@@ -210,7 +211,7 @@ class Api:
             self._parsed(_response(outcome))
         except CliError as error:
             if unanswered and call.method not in _READS:
-                error.unanswered = Unanswered(call.method, call.path, call.key)
+                error.unanswered = FailedCall(call.method, call.path, call.key)
             raise
         return _response(outcome)
 

@@ -96,8 +96,8 @@ def before_commands(group: typer.Typer) -> Callable[[Body], Body]:
 
 def connect(context: typer.Context) -> Connection:
     """The connection options before the command's name."""
-    found = context.find_object(Connection)
-    return found if found is not None else Connection()
+    connection = context.find_object(Connection)
+    return connection if connection is not None else Connection()
 
 
 def _flat(body: Body) -> Callable[..., None]:

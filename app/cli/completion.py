@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from app.cli.config import Choice, find_endpoint
-from app.cli.profiles import config_path, load
+from app.cli.profiles.profiles import config_path, load
 
 if TYPE_CHECKING:
     from app.cli.client import Params
@@ -36,7 +36,7 @@ def active_leases(context: typer.Context, incomplete: str) -> list[str]:
 def live_groups(context: typer.Context, incomplete: str) -> list[str]:
     """Names of the groups that have not ended."""
     with suppress(Exception):  # an error message would land in the middle of what is being typed
-        return _fitting([str(one["name"]) for one in _ask(context, "/v1/groups", {"state": "!ended"})], incomplete)
+        return _fitting([str(group["name"]) for group in _ask(context, "/v1/groups", {"state": "!ended"})], incomplete)
     return []
 
 
@@ -58,9 +58,9 @@ def profile_names(incomplete: str) -> list[str]:
 def _leases(context: typer.Context, incomplete: str, state: str) -> list[str]:
     with suppress(Exception):  # as above
         search = incomplete if incomplete and not incomplete.startswith("lease_") else None
-        found = _ask(context, "/v1/leases", {"state": state, "search": search})
+        leases = _ask(context, "/v1/leases", {"state": state, "search": search})
         what = "id" if incomplete.startswith("lease_") else "name"
-        return _fitting([str(lease.get(what) or lease["id"]) for lease in found], incomplete)
+        return _fitting([str(lease.get(what) or lease["id"]) for lease in leases], incomplete)
     return []
 
 

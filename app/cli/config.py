@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from app.cli.errors import Json, NotConfiguredError
 from app.cli.key_command import profile_key
-from app.cli.profiles import Profile, config_path, load
+from app.cli.profiles.profiles import Profile, config_path, load
 
 _HOW = (
     "use --url and --key, set GPULEASE_URL and GPULEASE_KEY, add a profile with `gpulease profile add`, or start "

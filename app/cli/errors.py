@@ -26,7 +26,7 @@ _OWN_KEY = {"/v1/leases": "lease", "/v1/groups": "group"}
 
 
 @dataclass(frozen=True)
-class Unanswered:
+class FailedCall:
     """A request without a usable answer, after its last try."""
 
     method: str
@@ -53,7 +53,7 @@ class CliError(Exception):
     "True when the same request may succeed soon, for example while the API restarts or is busy."
     retry_after = 0.0
     "Seconds that the API requests before a retry."
-    unanswered: "Unanswered | None" = None
+    unanswered: "FailedCall | None" = None
     "The change that may have been carried out although the command failed."
 
     def lines(self) -> list[str]:

@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Mapping, Sequence
 
 from app.cli.errors import Json
-from app.cli.lease_views import reason, refusal
-from app.cli.texts import location
+from app.cli.render.states import reason, refusal
+from app.cli.render.texts import location
 
 _PLACES = 4
 "Locations named for one error."

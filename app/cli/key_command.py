@@ -4,7 +4,7 @@ import shlex
 import subprocess
 
 from app.cli.errors import NotConfiguredError
-from app.cli.profiles import Profile
+from app.cli.profiles.profiles import Profile
 
 _PATIENCE = 60.0
 "Seconds. A person may have to type a passphrase."

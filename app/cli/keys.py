@@ -4,10 +4,11 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from app.cli import lookup, output, values
+from app.cli import lookup, values
 from app.cli.command import command
-from app.cli.layout import Layout
 from app.cli.paths import is_id, path_of
+from app.cli.render import output
+from app.cli.render.layout import Layout
 from app.cli.session import Session
 
 if TYPE_CHECKING:
@@ -56,8 +57,8 @@ def create(
 ) -> None:
     """Create a key and show its secret once."""
     api = session.api(operator=tenant is not None)
-    given = {"name": name, "role": role, "expires_at": expires, "budget": budget}
-    body = {field: value for field, value in given.items() if value is not None}
+    options = {"name": name, "role": role, "expires_at": expires, "budget": budget}
+    body = {field: value for field, value in options.items() if value is not None}
     made = api.create(_path(api, tenant), body)
     session.answer_secret(made, "key")
 
@@ -78,9 +79,9 @@ def list_keys(
 def revoke(session: Session, reference: Reference) -> None:
     """Revoke a key. All processes reject it within 5 seconds."""
     api = session.api()
-    found = key_id(api, reference)
-    session.answer(api.delete(path_of("/v1/keys", found)), output.fields)
-    session.note(f"revoked {found}")
+    revoked_id = key_id(api, reference)
+    session.answer(api.delete(path_of("/v1/keys", revoked_id)), output.fields)
+    session.note(f"revoked {revoked_id}")
 
 
 @command(group, "rotate")

@@ -3,8 +3,8 @@
 from typing import TYPE_CHECKING
 
 from app.cli.errors import AmbiguousError, CliError, Json
-from app.cli.layout import short_id
 from app.cli.paths import is_id
+from app.cli.render.layout import short_id
 
 if TYPE_CHECKING:
     from app.cli.client import Api, Params
@@ -26,8 +26,8 @@ def lease_id(api: "Api", reference: str) -> str:
         return reference
     named: Params = {} if "…" in reference else {"name": reference}
     live = _matching(api, "/v1/leases", {"state": "!terminal", **named}, reference, limit=None)
-    found = live or _matching(api, "/v1/leases", named, reference, limit=_LOOKED_AT)
-    return _only(found, reference, "lease")
+    matches = live or _matching(api, "/v1/leases", named, reference, limit=_LOOKED_AT)
+    return _only(matches, reference, "lease")
 
 
 def group_id(api: "Api", reference: str) -> str:
@@ -36,8 +36,8 @@ def group_id(api: "Api", reference: str) -> str:
         return reference
     named: Params = {} if "…" in reference else {"name": reference}
     live = _matching(api, "/v1/groups", {"state": "!ended", **named}, reference, limit=None)
-    found = live or _matching(api, "/v1/groups", named, reference, limit=_LOOKED_AT)
-    return _only(found, reference, "group")
+    matches = live or _matching(api, "/v1/groups", named, reference, limit=_LOOKED_AT)
+    return _only(matches, reference, "group")
 
 
 def tenant_id(api: "Api", reference: str) -> str:
@@ -54,11 +54,11 @@ def listed_id(api: "Api", path: str, reference: str, noun: str) -> str:
 
 def own_tenant_id(api: "Api") -> str:
     """The tenant of the current key. Raises CliError for a key of the whole installation."""
-    found = api.get("/v1/me").get("tenant_id")
-    if not found:
+    own_id = api.get("/v1/me").get("tenant_id")
+    if not own_id:
         msg = "this key belongs to no tenant: select a tenant with --tenant"
         raise CliError(msg)
-    return str(found)
+    return str(own_id)
 
 
 def _matching(api: "Api", path: str, params: "Params", reference: str, *, limit: int | None) -> list[Json]:
@@ -66,12 +66,12 @@ def _matching(api: "Api", path: str, params: "Params", reference: str, *, limit:
     return [item for item in items if reference in {item.get("name"), short_id(str(item["id"]))}]
 
 
-def _only(found: list[Json], name: str, noun: str) -> str:
-    if not found:
+def _only(matches: list[Json], name: str, noun: str) -> str:
+    if not matches:
         msg = f"no {noun} has the name {name!r}"
         raise UnknownNameError(msg)
-    if len(found) > 1:
-        ids = ", ".join(f"{item['id']} ({item.get('state') or item.get('status')})" for item in found)
-        msg = f"{len(found)} {noun}s have the name {name!r}: use one of the ids {ids}"
+    if len(matches) > 1:
+        ids = ", ".join(f"{item['id']} ({item.get('state') or item.get('status')})" for item in matches)
+        msg = f"{len(matches)} {noun}s have the name {name!r}: use one of the ids {ids}"
         raise AmbiguousError(msg)
-    return str(found[0]["id"])
+    return str(matches[0]["id"])

@@ -7,36 +7,21 @@ from typing import Annotated
 
 import typer
 
-from app.cli import (
-    budgets,
-    costs,
-    events,
-    gpu_models,
-    gpu_top,
-    groups,
-    keys,
-    lease_metrics,
-    leases,
-    offerings,
-    ops,
-    output,
-    profile_commands,
-    quotas,
-    quotes,
-    reconciliation,
-    release,
-    reservations,
-    sizes,
-    ssh_config,
-    ssh_keys,
-    tenants,
-    top,
-    webhooks,
-)
-from app.cli import ssh as login
+from app.cli import keys, ops, tenants, webhooks
 from app.cli.command import before_commands, command
+from app.cli.gpus import models as gpu_models
+from app.cli.gpus import top as gpu_top
+from app.cli.groups import groups
+from app.cli.leases import events, leases, offerings, quotes, release, sizes, top
+from app.cli.leases import metrics as lease_metrics
 from app.cli.mcp.command import mcp
+from app.cli.money import budgets, costs, quotas, reconciliation, reservations
+from app.cli.profiles import commands as profile_commands
+from app.cli.render import output
 from app.cli.session import Session
+from app.cli.ssh import config as ssh_config
+from app.cli.ssh import keys as ssh_keys
+from app.cli.ssh import ssh as login
 from app.cli.up import deadman, up
 
 _COLLECT_AFTER = 50_000
@@ -70,8 +55,8 @@ app = typer.Typer(
 )
 
 
-def _version(wanted: bool) -> None:  # noqa: FBT001 - Typer's way to call it
-    if wanted:
+def _version(requested: bool) -> None:  # noqa: FBT001 - Typer's way to call it
+    if requested:
         from importlib.metadata import version  # noqa: PLC0415 - slow to import and asked for once
 
         typer.echo(f"gpulease {version('gpulease')}")

@@ -1,12 +1,14 @@
 """`gpulease ops`: commands for operators of the whole installation, and its brakes."""
 
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from app.cli import lookup, ops_views, output
+from app.cli import account_views, lookup, ops_views
 from app.cli.command import command
 from app.cli.paths import path_of
+from app.cli.render import output
 from app.cli.session import Session
 
 if TYPE_CHECKING:
@@ -57,9 +59,11 @@ def accounts(
     """List the cloud accounts: state, VMs, listed regions, cordon, last error."""
     page = session.api(operator=True).get("/v1/ops/accounts")
     if by_region and not session.as_json:
-        session.items(ops_views.regions(page), ops_views.REGIONS, none="no regions", layout=ops_views.REGIONS_LAYOUT)
+        session.items(
+            account_views.regions(page), account_views.REGIONS, none="no regions", layout=account_views.REGIONS_LAYOUT
+        )
         return
-    session.items(page, ops_views.ACCOUNTS, none="no accounts", layout=ops_views.ACCOUNTS_LAYOUT)
+    session.items(page, account_views.ACCOUNTS, none="no accounts", layout=account_views.ACCOUNTS_LAYOUT)
 
 
 @command(group, "launches")
@@ -75,17 +79,28 @@ def launches(
 
 
 @command(group, "cordon")
-def cordon(
+def cordon(  # noqa: PLR0913 - one argument for each option
     session: Session,
     account: Annotated[str, typer.Argument(help="Name of the account.")],
     *,
-    off: Annotated[bool, typer.Option("--off", help="Lift the cordon.")] = False,
+    region: Annotated[str | None, typer.Option(help="Only the offerings of this region.")] = None,
+    zone: Annotated[str | None, typer.Option(help="Only those of this zone.")] = None,
+    instance_type: Annotated[str | None, typer.Option("--type", help="Only those of this instance type.")] = None,
+    market: Annotated[
+        Literal["on_demand", "spot", "reserved"] | None, typer.Option(help="Only those of this market.")
+    ] = None,
+    off: Annotated[bool, typer.Option("--off", help="Lift the cordon that was set with the same options.")] = False,
     note: Note = None,
 ) -> None:
-    """Stop launches at an account, or allow them again. Its running leases continue."""
-    body = {"cordoned": not off, **_noted(note)}
+    """Stop launches at an account, or at some of its offerings, or allow them again. Running leases continue."""
+    values = {"region": region, "zone": zone, "instance_type": instance_type, "market": market}
+    offerings = {name: value for name, value in values.items() if value is not None}
+    if offerings and region is None:
+        msg = "offerings are cordoned in one region: add --region"
+        raise typer.BadParameter(msg)
+    body = {"cordoned": not off, **_noted(note), **({"offerings": offerings} if offerings else {})}
     changed = session.api(operator=True).put(path_of("/v1/ops/accounts", account, "cordon"), body)
-    session.answer(changed, ops_views.cordoned)
+    session.answer(changed, partial(account_views.cordoned, region=region))
 
 
 @command(group, "resume")

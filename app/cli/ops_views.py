@@ -1,4 +1,4 @@
-"""Terminal output for operators: the summary, cloud accounts, orphans."""
+"""Terminal output for operators: the summary and orphans."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -7,9 +7,9 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from app.cli.errors import Json
-from app.cli.layout import FittedTable, Layout
-from app.cli.output import Columns, at, details, price, printable, since, when, words
-from app.cli.texts import amount, error_text
+from app.cli.render.layout import FittedTable, Layout
+from app.cli.render.output import Columns, at, details, price, printable, since, when, words
+from app.cli.render.texts import amount, error_text
 
 _SPEND: Columns = (("LEASES", "leases"), ("GPUS", "gpus"), ("USD/H", price("spend_per_hour")))
 _NUMBERS = frozenset(
@@ -22,7 +22,6 @@ _PLACE: Columns = (
     ("INSTANCE TYPE", "instance_type"),
     ("MARKET", "market"),
 )
-
 _SECTIONS: Sequence[tuple[str, str, Columns]] = (
     ("Leases by state", "by_state", (("STATE", "state"), ("LEASES", "leases"), ("GPUS", "gpus"))),
     ("By provider", "by_provider", (("PROVIDER", "name"), *_SPEND)),
@@ -44,7 +43,16 @@ _SECTIONS: Sequence[tuple[str, str, Columns]] = (
             ("MESSAGE", "message"),
         ),
     ),
-    ("Failed checks", "failed_checks", (("ACCOUNT", "account"), ("FAILED", "failed"), ("CHECKED", when("checked_at")))),
+    (
+        "Failed checks",
+        "failed_checks",
+        (
+            ("ACCOUNT", "account"),
+            ("FAILED", "failed"),
+            ("CHECKS", lambda row: ", ".join(row.get("names") or ()) or None),
+            ("CHECKED", when("checked_at")),
+        ),
+    ),
     (
         "Late jobs",
         "late_jobs",
@@ -76,6 +84,17 @@ _SECTIONS: Sequence[tuple[str, str, Columns]] = (
         (("KIND", "kind"), ("PROCESSES", "processes"), ("LAST SEEN", lambda item: _seconds(item["last_seen_seconds"]))),
     ),
     (
+        "Leases without a VM",
+        "ghost_leases",
+        (
+            ("ACCOUNT", "account"),
+            ("REGION", "region"),
+            ("LEASES", "leases"),
+            ("LAST SEEN", lambda item: _seconds(item["seconds"])),
+        ),
+    ),
+    ("Lost hosts", "lost_hosts", (("HOST", "host"), ("KIND", "kind"))),
+    (
         "Broken invariants",
         "invariants.broken",
         (("INVARIANT", "name"), ("VIOLATIONS", "violations"), ("SINCE", when("since")), ("EXAMPLES", "examples")),
@@ -104,7 +123,10 @@ def _facts(document: Json) -> Iterable[tuple[str, object]]:
     yield "time to ready", ready_text(document)
     yield "capacity failures", at(document, "capacity_failures.total")
     yield "interruptions", at(document, "interruptions.total")
+    yield "queue", overdue_text(document) or "No lease waits for a worker"
     yield "events", "; ".join(event_texts(document)) or "Nothing waits"
+    yield "unlisted charges", document.get("unlisted_charges")
+    yield "warnings", printable("; ".join(document.get("warnings") or ())) or "None"
     yield "invariants checked", since(at(document, "invariants.checked_at"))
 
 
@@ -116,6 +138,14 @@ def brake_texts(document: Json, age: Callable[[Any], str | None] = since) -> Ite
             part for part in (brake["brake"], place, age(brake["since"]) if brake.get("since") else None) if part
         )
         yield printable(f"{what}: {brake['message']}" if brake.get("message") else what)
+
+
+def overdue_text(document: Json) -> str | None:
+    """What waits for longer than a minute: leases that no worker has claimed."""
+    seconds = at(document, "overdue.seconds") or 0
+    if seconds <= _LONG_WAIT:
+        return None
+    return f"{at(document, 'overdue.leases')} leases wait for a worker, the oldest for {seconds:.0f} s"
 
 
 def event_texts(document: Json) -> Iterable[str]:
@@ -137,98 +167,6 @@ def ready_text(document: Json) -> str:
 
 def _seconds(value: float | None) -> str:
     return "-" if value is None else f"{value:.0f} s"
-
-
-def _listed(account: Json) -> str:
-    regions = account.get("regions") or []
-    listed = [str(region["last_complete_listing_at"]) for region in regions if region.get("last_complete_listing_at")]
-    return f"{len(listed)} of {len(regions)} listed" + (f", the oldest {since(min(listed))}" if listed else "")
-
-
-def _account_error(account: Json) -> str | None:
-    """The error of the account, else why launches are blocked in a region, else the first error of a region."""
-    if account.get("last_error"):
-        return error_text(account["last_error"])
-    blocked = [region for region in account.get("regions") or () if region.get("blocked")]
-    if blocked:
-        return f"{blocked[0]['region']}: blocked: {error_text(blocked[0]['blocked'])}"
-    failed = [region for region in account.get("regions") or () if region.get("last_error")]
-    return f"{failed[0]['region']}: {error_text(failed[0]['last_error'])}" if failed else None
-
-
-def _cordon(account: Json) -> str | None:
-    brake = account.get("cordoned")
-    if not brake:
-        return "draining" if account.get("draining") else None
-    note = f": {brake['note']}" if brake.get("note") else ""
-    return f"{since(brake.get('since')) or 'yes'} by {brake.get('by')}{note}"
-
-
-def cordoned(account: Json) -> RenderableType:
-    """What a change of an account's cordon led to."""
-    state = _cordon(account)
-    return details(
-        [
-            ("account", account.get("name")),
-            ("launches", f"cordoned {state}" if account.get("cordoned") else state or "allowed"),
-            ("state", account.get("state")),
-            ("regions", _listed(account)),
-        ]
-    )
-
-
-ACCOUNTS: Columns = (
-    ("NAME", "name"),
-    ("PROVIDER", "provider"),
-    ("STATE", "state"),
-    ("VMS", lambda account: sum(region.get("listed") or 0 for region in account.get("regions") or ())),
-    ("REGIONS", _listed),
-    ("FAILED CHECKS", "failed_checks"),
-    ("BRAKES", lambda account: ", ".join(account.get("brakes") or ()) or None),
-    ("CORDON", _cordon),
-    ("ERROR", _account_error),
-    ("IDENTITY", "identity"),
-    ("CHECKED", when("checked_at")),
-)
-ACCOUNTS_LAYOUT = Layout(
-    (
-        "NAME",
-        "STATE",
-        "BRAKES",
-        "ERROR",
-        "CORDON",
-        "REGIONS",
-        "VMS",
-        "PROVIDER",
-        "FAILED CHECKS",
-        "CHECKED",
-        "IDENTITY",
-    ),
-    wrap={"ERROR": 20, "CORDON": 12},
-    right=frozenset({"VMS"}),
-)
-
-REGIONS: Columns = (
-    ("ACCOUNT", "account"),
-    ("REGION", "region"),
-    ("VMS", "listed"),
-    ("LISTED", when("last_complete_listing_at")),
-    ("ERROR", lambda region: error_text(region["last_error"]) if region.get("last_error") else None),
-    ("BLOCKED", lambda region: error_text(region["blocked"]) if region.get("blocked") else None),
-    ("CALLS", "listing_calls"),
-    ("SECONDS", "listing_seconds"),
-)
-REGIONS_LAYOUT = Layout(
-    ("ACCOUNT", "REGION", "VMS", "LISTED", "BLOCKED", "ERROR", "CALLS", "SECONDS"),
-    wrap={"ERROR": 20, "BLOCKED": 20},
-    right=frozenset({"VMS"}),
-)
-
-
-def regions(page: Json) -> Json:
-    """The regions of all accounts as a list of their own."""
-    items = [{"account": account.get("name"), **region} for account in page["items"] for region in account["regions"]]
-    return {"items": items, "next_cursor": None}
 
 
 _KNOWN_BY_TAGS = frozenset({"copied_tags", "lost_row"})

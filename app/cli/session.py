@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Annotated, Self
 
 import typer
 
-from app.cli import output, sheet
 from app.cli.completion import profile_names
 from app.cli.config import Choice, Endpoint, clean_key, find_address, find_endpoint
 from app.cli.errors import CliError, DeclinedError, Json, ProblemError
-from app.cli.layout import FittedTable, Layout
-from app.cli.problem_view import problem_lines
+from app.cli.render import output, sheet
+from app.cli.render.layout import FittedTable, Layout
+from app.cli.render.problems import problem_lines
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -77,10 +77,10 @@ class Connection:
             ("csv" if self.csv else None, "--csv"),
             (self.form, f"--output {self.form}"),
         ]
-        given = {form: option for form, option in asked if form is not None}
-        if len(given) > 1:
-            raise typer.BadParameter(f"use {' or '.join(given.values())}, not both")
-        return next(iter(given), None)
+        requested = {form: option for form, option in asked if form is not None}
+        if len(requested) > 1:
+            raise typer.BadParameter(f"use {' or '.join(requested.values())}, not both")
+        return next(iter(requested), None)
 
     def over(self, other: "Connection") -> "Connection":
         """These options, with missing values taken from `other`."""

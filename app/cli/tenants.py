@@ -4,10 +4,12 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from app.cli import idle_floors, lookup, output, times, values
+from app.cli import lookup, values
 from app.cli.command import command
-from app.cli.layout import Layout
+from app.cli.leases import idle_floors
 from app.cli.paths import path_of
+from app.cli.render import output, times
+from app.cli.render.layout import Layout
 from app.cli.session import Session
 
 if TYPE_CHECKING:
@@ -28,8 +30,8 @@ MaxTotal = Annotated[
 ]
 
 
-def _duration(name: str) -> output.Look:
-    return output.Faces(lambda item: times.duration(item[name]) if item.get(name) is not None else None, name)
+def _duration(name: str) -> output.ValueSource:
+    return output.DualValue(lambda item: times.duration(item[name]) if item.get(name) is not None else None, name)
 
 
 COLUMNS: output.Columns = (

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from app.cli import times
+from app.cli.render import times
 
 
 def seconds(text: str) -> int:
@@ -67,11 +67,11 @@ def percentages(text: str) -> list[int]:
 
 
 def _moment(text: str, *, direction: int) -> str:
-    given = times.parse_time(text) if "-" in text else None
-    if given is not None and given.tzinfo is None:
+    parsed = times.parse_time(text) if "-" in text else None
+    if parsed is not None and parsed.tzinfo is None:
         msg = f"{text!r} has no time zone: add Z for UTC"
         raise typer.BadParameter(msg)
-    return times.rfc3339(given or times.now() + direction * timedelta(seconds=seconds(text)))
+    return times.rfc3339(parsed or times.now() + direction * timedelta(seconds=seconds(text)))
 
 
 _DAY = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)

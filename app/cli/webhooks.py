@@ -4,10 +4,11 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from app.cli import lookup, output
+from app.cli import lookup
 from app.cli.command import command
-from app.cli.layout import Layout
 from app.cli.paths import path_of
+from app.cli.render import output
+from app.cli.render.layout import Layout
 from app.cli.session import Session
 
 if TYPE_CHECKING:
@@ -111,7 +112,7 @@ def update(  # noqa: PLR0913 - one argument for each option
     all_events: Annotated[bool, typer.Option("--all-events", help="Send all types of events.")] = False,
     description: Annotated[str | None, typer.Option(help="A note for people.")] = None,
     message_format: MessageFormat = None,
-    wanted: Annotated[
+    enabled: Annotated[
         Literal["on", "off"] | None, typer.Option("--enabled", help="off stops deliveries, on continues them.")
     ] = None,
 ) -> None:
@@ -121,7 +122,7 @@ def update(  # noqa: PLR0913 - one argument for each option
         "event_types": events or None,
         "description": description,
         "format": message_format,
-        "enabled": None if wanted is None else wanted == "on",
+        "enabled": None if enabled is None else enabled == "on",
     }
     body: Json = {name: value for name, value in fields.items() if value is not None}
     if all_events and events:

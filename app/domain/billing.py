@@ -75,7 +75,7 @@ def closed_cost(
         return Decimal(0)
     parts = rate.total - rate.compute
     total, since, compute = Decimal(0), started_at, rate.compute
-    for change in sorted(changes, key=lambda one: one.starts_at):
+    for change in sorted(changes, key=lambda price_change: price_change.starts_at):
         until = min(max(change.starts_at, since), ended_at)
         total += cost(compute + parts, until - since)
         since, compute = max(until, since), change.price_per_hour

@@ -11,6 +11,7 @@ class BrakeName(StrEnum):
     PINNED_IDENTITY = "pinned_identity"
     CREDENTIALS_REJECTED = "credentials_rejected"
     CORDON = "cordon"
+    OFFERING_CORDON = "offering_cordon"
     DRAINING = "draining"
     ACCOUNT_BLOCKED = "account_blocked"
     SILENCE = "silence"
@@ -23,6 +24,7 @@ class BrakeName(StrEnum):
 OF_INSTALLATION = (BrakeName.HOLD, BrakeName.LAUNCHES_STOPPED)
 OF_ACCOUNT = (BrakeName.PINNED_IDENTITY, BrakeName.CREDENTIALS_REJECTED, BrakeName.CORDON, BrakeName.DRAINING)
 OF_REGION = (
+    BrakeName.OFFERING_CORDON,
     BrakeName.ACCOUNT_BLOCKED,
     BrakeName.SILENCE,
     BrakeName.VANISHED,

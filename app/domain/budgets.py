@@ -190,17 +190,22 @@ def _stored(amount: Decimal) -> Decimal:
 
 def reached(thresholds: Iterable[int], spent: Decimal, amount: Decimal) -> tuple[int, ...]:
     """The thresholds (percent of `amount`) that `spent` has reached, ascending. Nothing spent reaches none."""
-    return tuple(sorted(one for one in thresholds if spent > 0 and spent * 100 >= amount * one))
+    return tuple(sorted(threshold for threshold in thresholds if spent > 0 and spent * 100 >= amount * threshold))
 
 
-def untold(thresholds: Iterable[int], told: int, spent: Decimal, amount: Decimal) -> tuple[int, ...]:
-    """Those of `reached` without an event in this period. `told`: the highest one with an event."""
-    return tuple(one for one in reached(thresholds, spent, amount) if one > told)
+def without_event(
+    thresholds: Iterable[int], highest_with_event: int, spent: Decimal, amount: Decimal
+) -> tuple[int, ...]:
+    """The thresholds of `reached` that have no event in this period. `highest_with_event`: the highest one that has an event."""
+    return tuple(threshold for threshold in reached(thresholds, spent, amount) if threshold > highest_with_event)
 
 
-def told_after_change(thresholds: Iterable[int], told: int, spent: Decimal, amount: Decimal) -> int:
-    """`told` after the amount or the thresholds changed: a threshold that is no longer reached has another event."""
-    return min(told, max(reached(thresholds, spent, amount), default=0))
+def highest_after_change(thresholds: Iterable[int], highest_with_event: int, spent: Decimal, amount: Decimal) -> int:
+    """`highest_with_event` after a change of the amount or the thresholds.
+
+    A threshold that is no longer reached gets another event when it is reached again.
+    """
+    return min(highest_with_event, max(reached(thresholds, spent, amount), default=0))
 
 
 # --- the action `end` -------------------------------------------------------------------------------------
@@ -222,12 +227,12 @@ def to_release(holders: Sequence[Holder], *, spent: Decimal, amount: Decimal) ->
 
     A lease that ends counts with what it has cost. `spent`: USD of leases that ended in the period.
     """
-    total = spent + sum((one.counted if one.ending else one.committed for one in holders), start=_NOTHING)
+    total = spent + sum((holder.counted if holder.ending else holder.committed for holder in holders), start=_NOTHING)
     chosen = []
-    running = [one for one in holders if not one.ending]
-    for one in sorted(running, key=lambda one: (one.rate_per_hour, one.lease_id), reverse=True):
+    running = [holder for holder in holders if not holder.ending]
+    for holder in sorted(running, key=lambda holder: (holder.rate_per_hour, holder.lease_id), reverse=True):
         if total <= amount:
             break
-        chosen.append(one.lease_id)
-        total -= one.committed - one.counted
+        chosen.append(holder.lease_id)
+        total -= holder.committed - holder.counted
     return tuple(chosen)

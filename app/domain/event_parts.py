@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Any, ClassVar, Self
 
 from app.domain.event_types import EventType
-from app.domain.gpu_findings import Finding, Severity
+from app.domain.gpus.findings import Finding, Severity
 from app.domain.reasons import Origin, Reason, ReasonCode
 
 
@@ -24,7 +24,9 @@ def rfc3339(moment: datetime) -> str:
 def to_json(value: Any) -> Any:
     """A field's value in JSON. Dataclasses become objects, times become RFC 3339."""
     if is_dataclass(value):
-        return {one.metadata.get("alias", one.name): to_json(getattr(value, one.name)) for one in fields(value)}
+        return {
+            member.metadata.get("alias", member.name): to_json(getattr(value, member.name)) for member in fields(value)
+        }
     if isinstance(value, datetime):
         return rfc3339(value)
     if isinstance(value, tuple):

@@ -11,8 +11,8 @@ from typing import Any
 from app.domain.budgets import BudgetKind, Period
 from app.domain.event_parts import EventData, EventError, EventFinding, EventOffering, EventReason, described
 from app.domain.event_types import EventType
-from app.domain.gpu_findings import HealthStatus, ProofChannel, ProofStatus
-from app.domain.group_events import GROUP_EVENT_DATA
+from app.domain.gpus.findings import HealthStatus, ProofChannel, ProofStatus
+from app.domain.groups.events import GROUP_EVENT_DATA
 from app.domain.quotas import JsonAmount
 
 
@@ -369,6 +369,6 @@ class OrphanEnded(EventData):
 
 
 EVENT_DATA: Mapping[EventType, type[EventData]] = {
-    one.type: one for one in (*EventData.__subclasses__(), *GROUP_EVENT_DATA)
+    data_class.type: data_class for data_class in (*EventData.__subclasses__(), *GROUP_EVENT_DATA)
 }
 """The data of each type."""

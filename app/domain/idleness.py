@@ -173,7 +173,7 @@ class Idleness:
 def evidence(run: Idleness, samples: Sequence[IdleSample]) -> dict[str, Any]:
     """The rule, the run and its newest samples, as they stay with the lease. `samples`: the newest first."""
     uuids = list(samples[0].uuids) if samples else []
-    shown = [sample for sample in reversed(samples) if list(sample.uuids) == uuids]
+    same_gpus = [sample for sample in reversed(samples) if list(sample.uuids) == uuids]
     return {
         **run.rule.as_json(),
         "idle_percent": IDLE_PERCENT,
@@ -181,8 +181,8 @@ def evidence(run: Idleness, samples: Sequence[IdleSample]) -> dict[str, Any]:
         "until": _rfc3339(run.sampled_at),
         "samples": run.samples,
         "gpus": uuids,
-        "at": [_rfc3339(sample.at) for sample in shown],
-        "percentages": [_flat(sample.percentages) for sample in shown],
+        "at": [_rfc3339(sample.at) for sample in same_gpus],
+        "percentages": [_flat(sample.percentages) for sample in same_gpus],
     }
 
 

@@ -51,7 +51,7 @@ class BatchSlot:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
+class ListedVm:
     """A listed VM, reduced to what the comparison needs. `key` is None when the VM names no attempt.
 
     `launch_identity`: as in `workers.providers.types.Vm`. `deadline`: the VM's tagged deadline, None without one.
@@ -123,7 +123,7 @@ class Listing:
     """One listing. `complete` is false when a page failed. `unreachable` zones were not listed."""
 
     started_at: datetime
-    seen: tuple[Seen, ...]
+    seen: tuple[ListedVm, ...]
     unreachable: frozenset[str] = frozenset()
     complete: bool = True
 
@@ -138,19 +138,19 @@ class Findings:
     `copied`: VMs that no launch created; somebody copied the tags.
     """
 
-    changed: list[tuple[Row, Seen]] = field(default_factory=list)
-    retagged: list[tuple[Row, Seen]] = field(default_factory=list)
-    in_doubt: list[tuple[Row, Seen]] = field(default_factory=list)
-    found: list[tuple[Row, Seen]] = field(default_factory=list)
+    changed: list[tuple[Row, ListedVm]] = field(default_factory=list)
+    retagged: list[tuple[Row, ListedVm]] = field(default_factory=list)
+    in_doubt: list[tuple[Row, ListedVm]] = field(default_factory=list)
+    matched: list[tuple[Row, ListedVm]] = field(default_factory=list)
     absent: list[Row] = field(default_factory=list)
     empty: list[Row] = field(default_factory=list)
-    doomed: list[tuple[Seen, Row | None, str]] = field(default_factory=list)
-    lost: list[Seen] = field(default_factory=list)
-    copied: list[Seen] = field(default_factory=list)
+    doomed: list[tuple[ListedVm, Row | None, str]] = field(default_factory=list)
+    lost: list[ListedVm] = field(default_factory=list)
+    copied: list[ListedVm] = field(default_factory=list)
 
     def unlabelled(self) -> list[str]:
         """The VMs of batches that this listing was the first to show, and that have no tags of their own."""
-        return [seen.vm_id for _, seen in self.found if seen.batch is not None and not seen.batch.is_labelled]
+        return [seen.vm_id for _, seen in self.matched if seen.batch is not None and not seen.batch.is_labelled]
 
     def lost_rows(self, shown_before: Collection[str]) -> list[Key | None]:
         """The keys of VMs without a row, or with only a row from before their launch: the database has lost rows.
@@ -159,7 +159,7 @@ class Findings:
         """
         unsent = [
             row.key
-            for row, seen in self.found
+            for row, seen in self.matched
             if row.state is AttemptState.PLANNED and (seen.state in ALIVE or seen.vm_id not in shown_before)
         ]
         return [*(seen.key for seen in self.lost if seen.vm_id not in shown_before), *unsent]
@@ -183,7 +183,7 @@ def compare(listing: Listing, rows: Mapping[Key, Row], *, token_of: TokenOf, set
     return findings
 
 
-def attempt_of(seen: Seen, token_of: TokenOf) -> Key | None:
+def attempt_of(seen: ListedVm, token_of: TokenOf) -> Key | None:
     """The key of the attempt that launched a VM: of the attempt that has its slot, where its launch was that batch."""
     batch = seen.batch
     if batch is not None and batch.key is not None:
@@ -193,23 +193,23 @@ def attempt_of(seen: Seen, token_of: TokenOf) -> Key | None:
     return seen.key
 
 
-def _is_genuine(seen: Seen, token_of: TokenOf) -> bool:
+def _is_genuine(seen: ListedVm, token_of: TokenOf) -> bool:
     if seen.batch is not None and is_genuine(seen.launch_identity, seen.batch.token):
         return True
     key = attempt_of(seen, token_of)
     return key is not None and is_genuine(seen.launch_identity, token_of(LeaseId(key[0]), key[1]))
 
 
-def _compare_owned(findings: Findings, seen: Seen, row: Row) -> None:
+def _compare_owned(findings: Findings, seen: ListedVm, row: Row) -> None:
     """Compares a VM that belongs to the attempt by its id, whatever the VM's tags are now."""
     if _differs(row, seen):
         findings.changed.append((row, seen))
     _compare_deadline(findings, seen, row)
 
 
-def _compare_genuine(findings: Findings, seen: Seen, row: Row | None) -> None:
+def _compare_genuine(findings: Findings, seen: ListedVm, row: Row | None) -> None:
     if row is not None and row.state in _MAY_BE_SENT:
-        findings.found.append((row, seen))
+        findings.matched.append((row, seen))
         _compare_deadline(findings, seen, row)
     elif seen.state not in ALIVE:
         return
@@ -220,7 +220,7 @@ def _compare_genuine(findings: Findings, seen: Seen, row: Row | None) -> None:
         findings.doomed.append((seen, row, cause))
 
 
-def _compare_unknown(findings: Findings, seen: Seen) -> None:
+def _compare_unknown(findings: Findings, seen: ListedVm) -> None:
     """Judges a VM without a row. A known batch without an attempt in the VM's slot proves that no lease owns the VM."""
     if not is_launch_identity(seen.launch_identity):
         findings.copied.append(seen)
@@ -230,7 +230,7 @@ def _compare_unknown(findings: Findings, seen: Seen) -> None:
         findings.lost.append(seen)
 
 
-def _compare_deadline(findings: Findings, seen: Seen, row: Row) -> None:
+def _compare_deadline(findings: Findings, seen: ListedVm, row: Row) -> None:
     """Tags hold whole seconds. While the last write is unknown (`deadline_applied` None), the writing step is due."""
     if seen.state not in ALIVE:
         return
@@ -242,28 +242,30 @@ def _compare_deadline(findings: Findings, seen: Seen, row: Row) -> None:
         findings.retagged.append((row, seen))
 
 
-def _is_of_batch(seen: Seen, applied: datetime) -> bool:
+def _is_of_batch(seen: ListedVm, applied: datetime) -> bool:
     """Whether the deadline is still the latest of the VM's batch. Then the tags of the VM's own are still to come."""
     unlabelled = seen.batch is not None and not seen.batch.is_labelled
     return unlabelled and seen.deadline is not None and seen.deadline >= applied.replace(microsecond=0)
 
 
-def _differs(row: Row, seen: Seen) -> bool:
+def _differs(row: Row, seen: ListedVm) -> bool:
     """An address that the listing leaves out is no difference: the stored address stays."""
     addresses = ((row.public_ip, seen.public_ip), (row.private_ip, seen.private_ip))
-    moved = any(shown is not None and shown != known for known, shown in addresses)
+    moved = any(listed is not None and listed != known for known, listed in addresses)
     return (moved or row.vm_state is not seen.state) and row.vm_state is not VmState.GONE
 
 
 def _unseen(findings: Findings, listing: Listing, rows: Iterable[Row], settle_gap: float) -> None:
     listed = {seen.vm_id for seen in listing.seen}
-    shown = {row.key for row, _ in findings.found}
+    matched = {row.key for row, _ in findings.matched}
     for row in rows:
         if row.zone in listing.unreachable:
             continue
         if row.state is AttemptState.KNOWN and row.instance_id not in listed and _is_absent(row, listing):
             findings.absent.append(row)
-        elif row.state is AttemptState.SETTLING and row.key not in shown and _counts_as_empty(row, listing, settle_gap):
+        elif (
+            row.state is AttemptState.SETTLING and row.key not in matched and _counts_as_empty(row, listing, settle_gap)
+        ):
             findings.empty.append(row)
 
 

@@ -86,7 +86,7 @@ Row = Mapping[str, Any]
 
 def parse(row: Row, dialect: FocusDialect) -> Charge:
     """Reads one line. Raises InvalidCharge."""
-    found = {key: _storable(text, TAGS) for key, text in _tags(row.get(TAGS.lower()), dialect).items()}
+    tag_values = {key: _storable(text, TAGS) for key, text in _tags(row.get(TAGS.lower()), dialect).items()}
     resource = _storable(str(row.get(RESOURCE.lower()) or ""), RESOURCE)
     vm = dialect.vm.fullmatch(resource)
     month = _time(row, PERIOD).date().replace(day=1)
@@ -98,8 +98,8 @@ def parse(row: Row, dialect: FocusDialect) -> Charge:
         charge_category=_text(row, CATEGORY),
         service=_storable(str(row.get(SERVICE.lower()) or ""), SERVICE) or None,
         cost=_cost(row, dialect),
-        lease_id=found.get(tags.LEASE),
-        installation=found.get(tags.INSTALLATION),
+        lease_id=tag_values.get(tags.LEASE),
+        installation=tag_values.get(tags.INSTALLATION),
         is_vm=vm is not None,
     )
 

@@ -39,11 +39,11 @@ def is_key(text: str) -> bool:
 def is_value(text: str) -> bool:
     """Whether a label may have this value. Unassigned characters may: they are assigned in a later Unicode."""
     return len(text) <= LONGEST_VALUE and not any(
-        one in _DIRECTIONS or unicodedata.category(one) in _CONTROLS for one in text
+        character in _DIRECTIONS or unicodedata.category(character) in _CONTROLS for character in text
     )
 
 
-def valid_labels(found: Mapping[str, str]) -> dict[str, str]:
-    """Those of `found` that a lease may have, at most MOST: for labels that were read from a cloud."""
-    valid = {key: value for key, value in sorted(found.items()) if is_key(key) and is_value(value)}
+def valid_labels(labels: Mapping[str, str]) -> dict[str, str]:
+    """The labels, read from a cloud, that a lease may have: at most MOST."""
+    valid = {key: value for key, value in sorted(labels.items()) if is_key(key) and is_value(value)}
     return dict([*valid.items()][:MOST])

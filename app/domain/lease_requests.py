@@ -6,7 +6,7 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import Any, Self
 
-from app.domain.offerings import GpuVendor, Interconnect, MarketWish
+from app.domain.offerings import GpuVendor, Interconnect, MarketPreference
 from app.domain.vm_parts import PartsRequest
 
 
@@ -17,7 +17,7 @@ class OnInterruption(StrEnum):
     REPLACE = "replace"
 
 
-class ProofWish(StrEnum):
+class ProofMode(StrEnum):
     """Whether the VM must prove its GPUs before the lease becomes active.
 
     `auto`: a failed proof replaces the VM, and a missing one does not. `required`: a missing proof is a failed one.
@@ -45,7 +45,7 @@ class IdleAction(StrEnum):
     END = "end"
 
 
-class BenchmarkWish(StrEnum):
+class BenchmarkMode(StrEnum):
     """Whether the VM measures its GPUs. `quick` takes less than a minute of billed time."""
 
     OFF = "off"
@@ -65,9 +65,10 @@ class IdleRule:
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
         """Reads `as_json`. An absent or null member gets its default."""
-        given = {name: member for name, member in value.items() if member is not None}
+        members = {name: member for name, member in value.items() if member is not None}
         return cls(
-            after_seconds=given.get("after_seconds", 3600), action=IdleAction(given.get("action", IdleAction.NOTIFY))
+            after_seconds=members.get("after_seconds", 3600),
+            action=IdleAction(members.get("action", IdleAction.NOTIFY)),
         )
 
     def as_json(self) -> dict[str, Any]:
@@ -98,8 +99,8 @@ class GpuRequest:
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
         """Reads `as_json`. An absent or null member gets its default."""
-        given = {name: member for name, member in value.items() if member is not None}
-        return cls(**{name: _GPU_PARSERS.get(name, _parse)(member) for name, member in given.items()})
+        members = {name: member for name, member in value.items() if member is not None}
+        return cls(**{name: _GPU_PARSERS.get(name, _parse)(member) for name, member in members.items()})
 
     def as_json(self) -> dict[str, Any]:
         """The form that callers send, the API shows and the database stores."""
@@ -125,7 +126,7 @@ class LeaseRequest:
     min_vcpus: int | None = None
     min_memory_gib: int | None = None
     min_local_disk_gib: int | None = None
-    market: MarketWish = MarketWish.ON_DEMAND
+    market: MarketPreference = MarketPreference.ON_DEMAND
     providers: tuple[str, ...] | None = None
     regions: tuple[str, ...] | None = None
     max_price_per_hour: Decimal | None = None
@@ -136,10 +137,10 @@ class LeaseRequest:
     public_ip: bool = True
     allowed_cidrs: tuple[str, ...] | None = None
     on_interruption: OnInterruption = OnInterruption.END
-    proof: ProofWish = ProofWish.AUTO
+    proof: ProofMode = ProofMode.AUTO
     on_gpu_failure: OnGpuFailure = OnGpuFailure.NOTIFY
     idle: IdleRule | None = None
-    benchmark: BenchmarkWish = BenchmarkWish.OFF
+    benchmark: BenchmarkMode = BenchmarkMode.OFF
 
     @property
     def parts(self) -> PartsRequest:
@@ -149,13 +150,13 @@ class LeaseRequest:
     @property
     def wants_agent(self) -> bool:
         """Whether the VM needs an agent: for the proof, for the benchmark, or to find idleness."""
-        return self.proof is not ProofWish.OFF or self.idle is not None or self.benchmark is not BenchmarkWish.OFF
+        return self.proof is not ProofMode.OFF or self.idle is not None or self.benchmark is not BenchmarkMode.OFF
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
         """Reads `as_json`. An absent or null member gets its default."""
-        given = {name: value[name] for name in _NAMES if value.get(name) is not None}
-        return cls(**{name: _PARSERS.get(name, _parse)(member) for name, member in given.items()})
+        members = {name: value[name] for name in _NAMES if value.get(name) is not None}
+        return cls(**{name: _PARSERS.get(name, _parse)(member) for name, member in members.items()})
 
     def as_json(self) -> dict[str, Any]:
         """The form that callers send, the API shows and the database stores. Amounts are text without an exponent."""
@@ -165,13 +166,13 @@ class LeaseRequest:
 _NAMES = tuple(member.name for member in fields(LeaseRequest))
 _PARSERS: Mapping[str, Callable[[Any], Any]] = {
     "gpu": GpuRequest.from_json,
-    "market": MarketWish,
+    "market": MarketPreference,
     "max_price_per_hour": Decimal,
     "on_interruption": OnInterruption,
-    "proof": ProofWish,
+    "proof": ProofMode,
     "on_gpu_failure": OnGpuFailure,
     "idle": IdleRule.from_json,
-    "benchmark": BenchmarkWish,
+    "benchmark": BenchmarkMode,
 }
 _IF_REQUESTED = ("interconnect", "vendor")
 """Members that the API shows only if they were requested."""

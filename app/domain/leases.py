@@ -6,12 +6,12 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import Any
 
-from app.domain.gpu_health import HealthRecord
-from app.domain.groups import Membership
+from app.domain.gpus.health import HealthRecord
+from app.domain.gpus.proofs import ProofRecord
+from app.domain.groups.groups import Membership
 from app.domain.idleness import IdleFloor, Idleness
 from app.domain.ids import AttemptId, LeaseId, TenantId
 from app.domain.lease_requests import LeaseRequest, OnInterruption
-from app.domain.proofs import ProofRecord
 from app.domain.rates import Rate
 from app.domain.reasons import BY_WISH, Reason, ReasonCode
 

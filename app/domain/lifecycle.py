@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
 
-from app.domain.gpu_protocol import GpuStep, failing_health, failure_step, proof_step
+from app.domain.gpus.protocol import GpuStep, failing_health, failure_step, proof_step
 from app.domain.idleness import IDLE_PERCENT
 from app.domain.inventory import EMPTY_LISTINGS
 from app.domain.lease_requests import OnGpuFailure, OnInterruption

@@ -10,7 +10,7 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import Any, Self
 
-from app.domain.gpu_benchmarks import MeasuredPerformance
+from app.domain.gpus.benchmarks import MeasuredPerformance
 from app.domain.reservations import Reservation
 from app.domain.vm_parts import PartsFacts
 
@@ -27,7 +27,7 @@ LISTED_MARKETS = (Market.ON_DEMAND, Market.SPOT)
 """The markets in which a provider's own price list sells. Reservations are configured by the operator."""
 
 
-class MarketWish(StrEnum):
+class MarketPreference(StrEnum):
     """The market that a tenant requests: one market, one market first and on demand after that, or `any` by price."""
 
     ON_DEMAND = "on_demand"
@@ -167,6 +167,26 @@ class OfferingKey:
     instance_type: str
     market: Market
     reservation: str | None = None
+
+
+MOST_CORDONS = 100
+"""In one region. Each read of the catalogue compares each offering with all cordons of its region."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OfferingSelector:
+    """The offerings of a region that have each value that is set. An operator's cordon names them so."""
+
+    account: str
+    region: str
+    zone: str | None = None
+    instance_type: str | None = None
+    market: Market | None = None
+
+    def as_json(self) -> dict[str, str | None]:
+        """The part of a member of the region's column `cordons` that names the offerings."""
+        market = None if self.market is None else str(self.market)
+        return {"zone": self.zone, "instance_type": self.instance_type, "market": market}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

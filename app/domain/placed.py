@@ -53,5 +53,5 @@ def placement(
     `extendable`: False where the cloud itself ends the VM at the lease's end.
     """
     price = format_money(price_per_hour)
-    shown = {"price_per_hour": price, "instance_id": instance_id, "extendable": extendable}
-    return {**_NOT_RESERVED, **facts, **where, **shown}
+    plan = {"price_per_hour": price, "instance_id": instance_id, "extendable": extendable}
+    return {**_NOT_RESERVED, **facts, **where, **plan}

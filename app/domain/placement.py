@@ -10,23 +10,23 @@ from typing import Any, Self
 
 from app.domain.error_kinds import ErrorKind
 from app.domain.lease_requests import LeaseRequest
-from app.domain.offerings import Gpu, GpuVendor, Interconnect, Market, MarketWish, Obstacle, Offering, OfferingKey
+from app.domain.offerings import Gpu, GpuVendor, Interconnect, Market, MarketPreference, Obstacle, Offering, OfferingKey
 
 _REFUSAL_STEPS = 10
 _READY_STEP = 15.0
 _DEARER = Decimal("1.5")
-_MARKETS: Mapping[MarketWish, frozenset[Market]] = {
-    MarketWish.ON_DEMAND: frozenset({Market.ON_DEMAND}),
-    MarketWish.SPOT: frozenset({Market.SPOT}),
-    MarketWish.SPOT_FIRST: frozenset({Market.SPOT, Market.ON_DEMAND}),
-    MarketWish.RESERVED: frozenset({Market.RESERVED}),
-    MarketWish.RESERVED_FIRST: frozenset({Market.RESERVED, Market.ON_DEMAND}),
-    MarketWish.ANY: frozenset(Market),
+_MARKETS: Mapping[MarketPreference, frozenset[Market]] = {
+    MarketPreference.ON_DEMAND: frozenset({Market.ON_DEMAND}),
+    MarketPreference.SPOT: frozenset({Market.SPOT}),
+    MarketPreference.SPOT_FIRST: frozenset({Market.SPOT, Market.ON_DEMAND}),
+    MarketPreference.RESERVED: frozenset({Market.RESERVED}),
+    MarketPreference.RESERVED_FIRST: frozenset({Market.RESERVED, Market.ON_DEMAND}),
+    MarketPreference.ANY: frozenset(Market),
 }
 """The markets that serve a request."""
-_FIRST: Mapping[MarketWish, Market] = {
-    MarketWish.SPOT_FIRST: Market.SPOT,
-    MarketWish.RESERVED_FIRST: Market.RESERVED,
+_FIRST: Mapping[MarketPreference, Market] = {
+    MarketPreference.SPOT_FIRST: Market.SPOT,
+    MarketPreference.RESERVED_FIRST: Market.RESERVED,
 }
 
 PATIENCE = timedelta(seconds=60)
@@ -64,6 +64,9 @@ class Exclusion(StrEnum):
     QUOTE = "quote"
 
 
+CORDONED_DETAIL = "cordoned by an operator"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Requirements:
     """The part of a lease request that placement reads. None means any. An `image` of None is the account's default.
@@ -81,7 +84,7 @@ class Requirements:
     min_memory_gib: int | None = None
     min_local_disk_gib: int | None = None
     instance_types: tuple[str, ...] | None = None
-    market: MarketWish = MarketWish.ANY
+    market: MarketPreference = MarketPreference.ANY
     providers: tuple[str, ...] | None = None
     regions: tuple[str, ...] | None = None
     max_price_per_hour: Decimal | None = None
@@ -127,64 +130,67 @@ class Ranking:
     excluded: tuple[Excluded, ...]
 
 
-def exclusion(wish: Requirements, offering: Offering) -> Excluded | None:
-    """The first reason why `offering` cannot serve `wish`, or None when it can."""
-    for code, detail in _objections(wish, offering):
+def exclusion(requirements: Requirements, offering: Offering) -> Excluded | None:
+    """The first reason why `offering` does not meet `requirements`, or None when it can."""
+    for code, detail in _objections(requirements, offering):
         return Excluded(offering=offering, code=code, detail=detail)
     return None
 
 
-def exclusions(wish: Requirements, offering: Offering, most: int) -> tuple[Excluded, ...]:
-    """The first `most` reasons why `offering` cannot serve `wish`, starting with that of `exclusion`."""
-    objections = islice(_objections(wish, offering), most)
+def exclusions(requirements: Requirements, offering: Offering, most: int) -> tuple[Excluded, ...]:
+    """The first `most` reasons why `offering` does not meet `requirements`, starting with that of `exclusion`."""
+    objections = islice(_objections(requirements, offering), most)
     return tuple(Excluded(offering=offering, code=code, detail=detail) for code, detail in objections)
 
 
-def _objections(wish: Requirements, o: Offering) -> Iterable[tuple[Exclusion, str]]:
-    yield from _type_objections(wish, o)
-    yield from _size_objections(wish, o)
-    yield from _where_objections(wish, o)
+def _objections(requirements: Requirements, o: Offering) -> Iterable[tuple[Exclusion, str]]:
+    yield from _type_objections(requirements, o)
+    yield from _size_objections(requirements, o)
+    yield from _where_objections(requirements, o)
     if o.obstacle is not None:
         yield _BY_OBSTACLE[o.obstacle], _obstacle_detail(o, o.obstacle)
-    yield from _price_objections(wish, o)
+    yield from _price_objections(requirements, o)
     if o.cordoned:
-        yield Exclusion.CORDONED, "taken out of use by an operator"
+        yield Exclusion.CORDONED, CORDONED_DETAIL
     if o.account_problem is not None:
         yield Exclusion.ACCOUNT, f"account {o.key.account} is set aside: {o.account_problem}"
 
 
-def _type_objections(wish: Requirements, o: Offering) -> Iterable[tuple[Exclusion, str]]:
+def _type_objections(requirements: Requirements, o: Offering) -> Iterable[tuple[Exclusion, str]]:
     gpu = o.type.gpu
-    if wish.instance_types is not None and o.key.instance_type not in wish.instance_types:
-        yield Exclusion.INSTANCE_TYPE, f"{o.key.instance_type} was not asked for"
-    if wish.gpu_model is not None and gpu.model != wish.gpu_model:
-        yield Exclusion.GPU_MODEL, f"has {gpu.model}, asked for {wish.gpu_model}"
-    yield from _count_objections(wish, gpu)
-    if wish.gpu_memory_gib is not None and gpu.memory_gib < wish.gpu_memory_gib:
-        yield Exclusion.GPU_MEMORY, f"has {gpu.memory_gib} GiB a GPU, asked for {wish.gpu_memory_gib}"
-    if wish.gpu_vendor is not None and gpu.vendor is not wish.gpu_vendor:
-        yield Exclusion.GPU_VENDOR, f"has GPUs of {gpu.vendor}, asked for {wish.gpu_vendor}"
-    if wish.interconnect is not None and not gpu.interconnect.serves(wish.interconnect):
-        yield Exclusion.INTERCONNECT, f"connects its GPUs by {gpu.interconnect}, asked for {wish.interconnect}"
-    if wish.instance_types is None and gpu.parts > 1:
+    if requirements.instance_types is not None and o.key.instance_type not in requirements.instance_types:
+        yield Exclusion.INSTANCE_TYPE, f"{o.key.instance_type} was not requested"
+    if requirements.gpu_model is not None and gpu.model != requirements.gpu_model:
+        yield Exclusion.GPU_MODEL, f"has {gpu.model}, requested {requirements.gpu_model}"
+    yield from _count_objections(requirements, gpu)
+    if requirements.gpu_memory_gib is not None and gpu.memory_gib < requirements.gpu_memory_gib:
+        yield Exclusion.GPU_MEMORY, f"has {gpu.memory_gib} GiB a GPU, requested {requirements.gpu_memory_gib}"
+    if requirements.gpu_vendor is not None and gpu.vendor is not requirements.gpu_vendor:
+        yield Exclusion.GPU_VENDOR, f"has GPUs of {gpu.vendor}, requested {requirements.gpu_vendor}"
+    if requirements.interconnect is not None and not gpu.interconnect.serves(requirements.interconnect):
+        yield Exclusion.INTERCONNECT, f"connects its GPUs by {gpu.interconnect}, requested {requirements.interconnect}"
+    if requirements.instance_types is None and gpu.parts > 1:
         yield Exclusion.GPU_FRACTION, f"has 1/{gpu.parts} of a GPU: ask for it by instance_types"
 
 
-def _count_objections(wish: Requirements, gpu: Gpu) -> Iterable[tuple[Exclusion, str]]:
-    if wish.gpu_count is not None and gpu.count != wish.gpu_count:
-        yield Exclusion.GPU_COUNT, f"has {gpu.count} GPUs, asked for {wish.gpu_count}"
-    if gpu.count < (wish.min_gpu_count or 0):
-        yield Exclusion.GPU_COUNT, f"has {gpu.count} GPUs, asked for at least {wish.min_gpu_count}"
+def _count_objections(requirements: Requirements, gpu: Gpu) -> Iterable[tuple[Exclusion, str]]:
+    if requirements.gpu_count is not None and gpu.count != requirements.gpu_count:
+        yield Exclusion.GPU_COUNT, f"has {gpu.count} GPUs, requested {requirements.gpu_count}"
+    if gpu.count < (requirements.min_gpu_count or 0):
+        yield Exclusion.GPU_COUNT, f"has {gpu.count} GPUs, requested at least {requirements.min_gpu_count}"
 
 
-def _size_objections(wish: Requirements, o: Offering) -> Iterable[tuple[Exclusion, str]]:
+def _size_objections(requirements: Requirements, o: Offering) -> Iterable[tuple[Exclusion, str]]:
     kind = o.type
-    if kind.vcpus < (wish.min_vcpus or 0):
-        yield Exclusion.VCPUS, f"has {kind.vcpus} vCPUs, asked for {wish.min_vcpus}"
-    if kind.memory_gib < (wish.min_memory_gib or 0):
-        yield Exclusion.MEMORY, f"has {kind.memory_gib:f} GiB of memory, asked for {wish.min_memory_gib}"
-    if kind.local_disk_gib < (wish.min_local_disk_gib or 0):
-        yield Exclusion.LOCAL_DISK, f"has {kind.local_disk_gib} GiB of local disk, asked for {wish.min_local_disk_gib}"
+    if kind.vcpus < (requirements.min_vcpus or 0):
+        yield Exclusion.VCPUS, f"has {kind.vcpus} vCPUs, requested {requirements.min_vcpus}"
+    if kind.memory_gib < (requirements.min_memory_gib or 0):
+        yield Exclusion.MEMORY, f"has {kind.memory_gib:f} GiB of memory, requested {requirements.min_memory_gib}"
+    if kind.local_disk_gib < (requirements.min_local_disk_gib or 0):
+        yield (
+            Exclusion.LOCAL_DISK,
+            f"has {kind.local_disk_gib} GiB of local disk, requested {requirements.min_local_disk_gib}",
+        )
 
 
 _BY_OBSTACLE = {
@@ -199,31 +205,31 @@ def _obstacle_detail(o: Offering, obstacle: Obstacle) -> str:
     return f"account {o.key.account} names no image with the driver {o.type.gpu.driver}"
 
 
-def _where_objections(wish: Requirements, o: Offering) -> Iterable[tuple[Exclusion, str]]:
-    if wish.providers is not None and o.provider not in wish.providers:
-        yield Exclusion.PROVIDER, f"at {o.provider}, asked for {', '.join(wish.providers)}"
-    if wish.regions is not None and o.key.region not in wish.regions:
-        yield Exclusion.REGION, f"in {o.key.region}, asked for {', '.join(wish.regions)}"
-    if o.key.market not in _MARKETS[wish.market]:
-        yield Exclusion.MARKET, f"is {o.key.market}, asked for {wish.market}"
-    if _waits_at_provider(o) and wish.market is MarketWish.ANY:
+def _where_objections(requirements: Requirements, o: Offering) -> Iterable[tuple[Exclusion, str]]:
+    if requirements.providers is not None and o.provider not in requirements.providers:
+        yield Exclusion.PROVIDER, f"at {o.provider}, requested {', '.join(requirements.providers)}"
+    if requirements.regions is not None and o.key.region not in requirements.regions:
+        yield Exclusion.REGION, f"in {o.key.region}, requested {', '.join(requirements.regions)}"
+    if o.key.market not in _MARKETS[requirements.market]:
+        yield Exclusion.MARKET, f"is {o.key.market}, requested {requirements.market}"
+    if _waits_at_provider(o) and requirements.market is MarketPreference.ANY:
         yield Exclusion.MARKET, "waits in the provider's queue: request market reserved or reserved_first"
-    if wish.image is not None and wish.image not in o.images:
-        yield Exclusion.IMAGE, f"account {o.key.account} has no image named {wish.image}"
+    if requirements.image is not None and requirements.image not in o.images:
+        yield Exclusion.IMAGE, f"account {o.key.account} has no image named {requirements.image}"
 
 
 def _waits_at_provider(o: Offering) -> bool:
     return o.reservation is not None and o.reservation.shortest_wait is not None
 
 
-def _price_objections(wish: Requirements, o: Offering) -> Iterable[tuple[Exclusion, str]]:
+def _price_objections(requirements: Requirements, o: Offering) -> Iterable[tuple[Exclusion, str]]:
     if o.price_per_hour is None:
         yield Exclusion.NO_PRICE, "its price is not known at present"
-    elif wish.max_price_per_hour is not None and o.price_per_hour > wish.max_price_per_hour:
-        yield Exclusion.PRICE_CAP, f"costs {o.price_per_hour} USD an hour, the cap is {wish.max_price_per_hour}"
+    elif requirements.max_price_per_hour is not None and o.price_per_hour > requirements.max_price_per_hour:
+        yield Exclusion.PRICE_CAP, f"costs {o.price_per_hour} USD an hour, the cap is {requirements.max_price_per_hour}"
 
 
-def rank(wish: Requirements, offerings: Iterable[Offering], now: datetime) -> Ranking:
+def rank(requirements: Requirements, offerings: Iterable[Offering], now: datetime) -> Ranking:
     """Sorts candidates out of cool-off first, then by requested market and price, then by statistics, then by name.
 
     The statistics are the share of refusals and the time to ready. Both are rounded to steps, so that chance does not
@@ -232,17 +238,17 @@ def rank(wish: Requirements, offerings: Iterable[Offering], now: datetime) -> Ra
     candidates: list[Offering] = []
     excluded: list[Excluded] = []
     for offering in offerings:
-        objection = exclusion(wish, offering)
+        objection = exclusion(requirements, offering)
         if objection is None:
             candidates.append(offering)
         else:
             excluded.append(objection)
-    candidates.sort(key=lambda o: _rank_key(wish, o, now))
+    candidates.sort(key=lambda o: _rank_key(requirements, o, now))
     return Ranking(candidates=tuple(candidates), excluded=tuple(excluded))
 
 
-def _rank_key(wish: Requirements, o: Offering, now: datetime) -> tuple[object, ...]:
-    first = _FIRST.get(wish.market)
+def _rank_key(requirements: Requirements, o: Offering, now: datetime) -> tuple[object, ...]:
+    first = _FIRST.get(requirements.market)
     later = first is not None and o.key.market is not first
     refused = 0 if o.success_rate is None else round((1 - o.success_rate) * _REFUSAL_STEPS)
     slowness = 0 if o.ready_seconds is None else round(o.ready_seconds / _READY_STEP)
@@ -270,7 +276,11 @@ def tried_offerings(
     errors: dict[OfferingKey, list[dict[str, Any] | None]] = {}
     for key, error in attempts:
         errors.setdefault(key, []).append(error)
-    return {key: found[-1] for key, found in errors.items() if len(found) > 1 or not _met_full_network(found[0])}
+    return {
+        key: of_offering[-1]
+        for key, of_offering in errors.items()
+        if len(of_offering) > 1 or not _met_full_network(of_offering[0])
+    }
 
 
 def _met_full_network(error: dict[str, Any] | None) -> bool:

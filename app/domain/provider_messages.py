@@ -81,8 +81,8 @@ def public_error(error: Mapping[str, Any]) -> dict[str, str | None]:
 
 def public_answer(error: Mapping[str, Any]) -> str:
     """`<code>: <our sentence>` of a stored error, for the middle of another sentence."""
-    shown = public_error(error)
-    return f"{shown['code'] or shown['class']}: {shown['message']}"
+    public = public_error(error)
+    return f"{public['code'] or public['class']}: {public['message']}"
 
 
 def why_vm_ended(reason: Mapping[str, Any]) -> str:

@@ -50,7 +50,7 @@ def minimum(candidates: Iterable[Offering]) -> Amounts:
     if not each:
         return {}
     shared = set(each[0]).intersection(*each[1:])
-    return {resource: min(one[resource] for one in each) for resource in sorted(shared)}
+    return {resource: min(needs[resource] for needs in each) for resource in sorted(shared)}
 
 
 def is_valid_resource(resource: str) -> bool:
@@ -76,12 +76,12 @@ def available(resource: str, limit: Decimal | None, used: Decimal) -> Decimal | 
     return max(limit - used, Decimal(0))
 
 
-def shortages(limits: Mapping[str, Decimal | None], used: Mapping[str, Decimal], wanted: Amounts) -> list[Shortage]:
-    """Every resource of `wanted` that does not fit, in sorted order."""
+def shortages(limits: Mapping[str, Decimal | None], used: Mapping[str, Decimal], needed: Amounts) -> list[Shortage]:
+    """Every resource of `needed` that does not fit, in sorted order."""
     none = Decimal(0)
     return [
         Shortage(resource=name, limit=limits.get(name), used=used.get(name, none), asked=asked)
-        for name, asked in sorted(wanted.items())
+        for name, asked in sorted(needed.items())
         if not allowed(name, limit=limits.get(name), used=used.get(name, none), delta=asked)
     ]
 

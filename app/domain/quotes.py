@@ -64,9 +64,9 @@ class Quote:
             expired=row.expired,
         )
 
-    def request_with(self, given: Mapping[str, Any]) -> LeaseRequest:
-        """The request of a lease from this quote. `given`: the fields of the lease's own body that have a value."""
-        return LeaseRequest.from_json({**self.request.as_json(), "ssh_keys": [], **given})
+    def request_with(self, overrides: Mapping[str, Any]) -> LeaseRequest:
+        """The request of a lease from this quote. `overrides`: the fields of the lease's own body that have a value."""
+        return LeaseRequest.from_json({**self.request.as_json(), "ssh_keys": [], **overrides})
 
     def changed_fields(self, request: LeaseRequest) -> list[str]:
         """Fields of `request` that differ from the quote although they decide what the lease gets."""

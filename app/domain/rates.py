@@ -48,19 +48,19 @@ class Rate:
         return self.compute + (self.disk or Decimal(0)) + (self.address or Decimal(0))
 
 
-def disk_gib_at(offering: Offering, wish: PartsRequest) -> int:
+def disk_gib_at(offering: Offering, parts: PartsRequest) -> int:
     """Billed GiB of all network disks of a VM at `offering`."""
-    return offering.parts.billed_disk_gib(wish, offering.type.gpu.driver)
+    return offering.parts.billed_disk_gib(parts, offering.type.gpu.driver)
 
 
-def rate_at(offering: Offering, wish: PartsRequest) -> Rate:
+def rate_at(offering: Offering, parts: PartsRequest) -> Rate:
     """The rate of a VM at `offering`, to a millionth. Raises ValueError when the offering has no price."""
     if offering.price_per_hour is None:
         msg = "an offering without a price has no rate"
         raise ValueError(msg)
     per_month, address = offering.disk_price_per_gib_month, offering.address_price_per_hour
-    disk = None if per_month is None else (per_month * disk_gib_at(offering, wish) / HOURS_PER_MONTH).quantize(_STORED)
-    if not offering.parts.gives_address(wish):
+    disk = None if per_month is None else (per_month * disk_gib_at(offering, parts) / HOURS_PER_MONTH).quantize(_STORED)
+    if not offering.parts.gives_address(parts):
         address = Decimal(0)
     return Rate(compute=offering.price_per_hour, disk=disk, address=address)
 
@@ -78,7 +78,7 @@ def list_price(offering: Offering, offerings: Iterable[Offering]) -> Decimal | N
     return prices.get(offering.key.zone, min(prices.values(), default=None))
 
 
-def least_rate(candidates: Iterable[Offering], wish: PartsRequest) -> Decimal:
+def least_rate(candidates: Iterable[Offering], parts: PartsRequest) -> Decimal:
     """USD an hour of the cheapest candidate, all parts: what admission counts. Zero without a candidate."""
-    rates = (rate_at(offering, wish).total for offering in candidates)
+    rates = (rate_at(offering, parts).total for offering in candidates)
     return min(rates, default=Decimal(0))

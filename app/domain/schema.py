@@ -10,17 +10,17 @@ class SchemaRevisions:
     head: str
     known: frozenset[str]
 
-    def is_newer(self, found: str | None) -> bool:
-        """Whether a database at revision `found` has a schema that a later version of this program made."""
-        return found is not None and found not in self.known
+    def is_newer(self, revision: str | None) -> bool:
+        """Whether a database at `revision` has a schema that a later version of this program made."""
+        return revision is not None and revision not in self.known
 
-    def problem(self, found: str | None) -> str | None:
-        """Why a database at revision `found` cannot be served, or None.
+    def problem(self, revision: str | None) -> str | None:
+        """Why a database at `revision` cannot be served, or None.
 
         A revision that this program does not know is newer: migrations keep the version before them working.
         """
-        if found is None:
+        if revision is None:
             return f"has no schema, expected {self.head}"
-        if found != self.head and not self.is_newer(found):
-            return f"is at revision {found}, expected {self.head}"
+        if revision != self.head and not self.is_newer(revision):
+            return f"is at revision {revision}, expected {self.head}"
         return None

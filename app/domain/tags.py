@@ -91,8 +91,8 @@ def name(tags: Mapping[str, str]) -> str | None:
 
 def labels(tags: Mapping[str, str]) -> dict[str, str]:
     """The labels of the lease, from tags as an adapter has read them."""
-    found = {key.removeprefix(LABEL_PREFIX): value for key, value in tags.items() if key.startswith(LABEL_PREFIX)}
-    return valid_labels(found)
+    values = {key.removeprefix(LABEL_PREFIX): value for key, value in tags.items() if key.startswith(LABEL_PREFIX)}
+    return valid_labels(values)
 
 
 def deadline(tags: Mapping[str, str]) -> datetime | None:

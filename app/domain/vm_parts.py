@@ -56,18 +56,18 @@ class PartsFacts:
             "public_addresses": self.public_addresses,
         }
 
-    def billed_disk_gib(self, wish: PartsRequest, driver: str) -> int:
+    def billed_disk_gib(self, parts: PartsRequest, driver: str) -> int:
         """Billed GiB of all network disks of a VM.
 
         The boot disk is as large as the request says, and at least as large as the image. An image that nobody has
         looked up counts as small enough for the request.
         """
-        boot = max(wish.disk_gib, self.image_gib.get(image_key(wish.image, driver), 0))
+        boot = max(parts.disk_gib, self.image_gib.get(image_key(parts.image, driver), 0))
         return self._billed(boot) + self._billed(self.data_disk_gib)
 
-    def gives_address(self, wish: PartsRequest) -> bool:
+    def gives_address(self, parts: PartsRequest) -> bool:
         """Whether a VM gets a public address."""
-        return wish.public_ip and self.public_addresses
+        return parts.public_ip and self.public_addresses
 
     def _billed(self, gib: int) -> int:
         if not gib:

@@ -14,12 +14,12 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 from app.local.first_commands import client_command
-from app.local.free_ports import check_ports
 from app.local.home import Home, claimed, find_home, start_over
 from app.local.leftovers import end_leftovers
 from app.local.memory import recall
 from app.local.options import Options, parse
 from app.local.progress import Progress
+from app.local.taken_ports import check_ports
 from app.settings import StartupError, load_accounts
 from app.settings.memory import settle_memory
 
@@ -31,13 +31,13 @@ ASKED, KILLED, REFUSED, INTERRUPTED = 0, 1, 2, 130
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-class Asked(BaseException):
+class StopRequested(BaseException):
     """Ctrl-C, SIGTERM or a closed terminal: no error, and no `except Exception` may swallow it."""
 
 
 def _ask(_number: int, _frame: FrameType | None) -> None:
     _ignore_signals()
-    raise Asked
+    raise StopRequested
 
 
 def _ignore_signals() -> None:
@@ -59,7 +59,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except StartupError as error:
         sys.stderr.write(f"gpulease: {error}\n")
         return REFUSED
-    except Asked:
+    except StopRequested:
         return asked
 
 
@@ -111,6 +111,7 @@ cloudsim     {credentials.cloudsim_url}
 credentials  {home.credentials_file}
 
 A first lease, a login to its simulated VM, and the release, in another terminal:
+
   {gpulease} lease create --name first --gpu A10G:1 --ttl 1h --watch
   {gpulease} ssh first
   {gpulease} lease release first

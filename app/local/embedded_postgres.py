@@ -157,8 +157,8 @@ def _as(user: SystemUser | None) -> _Identity:
 
 def _environment() -> dict[str, str]:
     """The caller's environment without libpq's variables, which would change the behaviour of the programs."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("PG")}
-    return {**kept, "LC_ALL": "C", "LANG": "C"}
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("PG")}
+    return {**inherited, "LC_ALL": "C", "LANG": "C"}
 
 
 def answers(url: str) -> bool:

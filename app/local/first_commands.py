@@ -25,5 +25,5 @@ def _program(directory: Path, executable: Path, search_path: str | None) -> str:
     on_path = shutil.which("gpulease", path=search_path)
     if on_path is not None and Path(on_path).samefile(script):
         return "gpulease"
-    shown = script.relative_to(directory) if script.is_relative_to(directory) else script
-    return shlex.quote(str(shown))
+    path = script.relative_to(directory) if script.is_relative_to(directory) else script
+    return shlex.quote(str(path))

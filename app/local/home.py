@@ -90,9 +90,9 @@ class Home:
 
 def find_home(environment: Mapping[str, str]) -> Home:
     """`$GPULEASE_HOME`, else `.gpulease` in the checkout (in the current folder when there is no checkout)."""
-    given = environment.get("GPULEASE_HOME")
-    if given:
-        return Home(Path(given).expanduser().absolute())
+    configured = environment.get("GPULEASE_HOME")
+    if configured:
+        return Home(Path(configured).expanduser().absolute())
     base = CHECKOUT if (CHECKOUT / "pyproject.toml").exists() else Path.cwd()
     return Home(base / ".gpulease")
 

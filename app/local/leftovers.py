@@ -26,13 +26,13 @@ def end_leftovers(home: Home) -> int:
 
     The supervisor goes first: it ends its programs in order, PostgreSQL last.
     """
-    found = processes_of(home)
-    _end([process for process in found if is_supervisor(process)], signal.SIGTERM)
-    rest = [process for process in found if process.is_running()]
+    processes = processes_of(home)
+    _end([process for process in processes if is_supervisor(process)], signal.SIGTERM)
+    rest = [process for process in processes if process.is_running()]
     _end([process for process in rest if not _is_postgres(process)], signal.SIGTERM)
     _end([process for process in rest if _is_postgres(process)], signal.SIGINT)
     remove_stale_pid_file(home.postgres)
-    return len(found)
+    return len(processes)
 
 
 def processes_of(home: Home) -> list[psutil.Process]:

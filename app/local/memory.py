@@ -5,7 +5,7 @@ import secrets
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from app.local.ports import free_port, keep_or_free
+from app.local.ports import keep_or_free
 from app.local.private_files import write_private
 
 
@@ -36,8 +36,6 @@ def recall(path: Path) -> Memory:
 
 def _read(path: Path) -> Memory | None:
     try:
-        stored = json.loads(path.read_text(encoding="utf-8"))
-        # the memory of an older version lacks the port of the simulated VMs
-        return Memory(**{"ssh_port": free_port()} | stored)
+        return Memory(**json.loads(path.read_text(encoding="utf-8")))
     except FileNotFoundError:
         return None

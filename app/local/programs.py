@@ -18,13 +18,16 @@ API = "api"
 WORKER = "worker"
 INVENTORY = "inventory"
 
+WORKERS: str = "workers"
+"""The module of both kinds of worker process."""
+
 Section = tuple[str, Mapping[str, str]]
 
 _CLOUD_IMPORTS = ("cloudsim.server", "cloudsim.ssh.server", "cloudsim.gpus.agents", "uvicorn.loops.uvloop")
 _API_IMPORTS = ("app.server.start", "app.server.api", "uvicorn.lifespan.on", "uvicorn.loops.uvloop")
 # behind the first: what Celery imports when a consumer starts
 WORKER_IMPORTS = (
-    "workers.running",
+    "workers.process.running",
     "celery.app.amqp",
     "celery.concurrency.thread",
     "celery.worker.autoscale",
@@ -107,8 +110,8 @@ def services(
     return [
         shared,
         # not `app.server worker`, which replaces itself by a new interpreter
-        Program(WORKER, python("workers", "worker"), workers, imports=imports, calls_clouds=True),
-        Program(INVENTORY, python("workers", "inventory"), inventories, imports=imports, calls_clouds=True),
+        Program(WORKER, python(WORKERS, "worker"), workers, imports=imports, calls_clouds=True),
+        Program(INVENTORY, python(WORKERS, "inventory"), inventories, imports=imports, calls_clouds=True),
     ]
 
 

@@ -78,7 +78,7 @@ def exposition(rows: Sequence[Mapping[str, Any]]) -> str:
         "gpulease_lease_gpus",
         "gauge",
         "GPUs that are paid for.",
-        ((one, row["gpu_count"]) for one, row in leases),
+        ((labels, row["gpu_count"]) for labels, row in leases),
     )
     _family(
         lines,

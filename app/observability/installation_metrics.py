@@ -47,6 +47,7 @@ DATABASE_UP = Family(
 )
 FAMILIES = (
     Family("gpulease_scrape_seconds", "Seconds that reading these metrics from the database took."),
+    Family("gpulease_clock_error_seconds", "Seconds by which the clock of this process's host differs from that of the database."),
     Family("gpulease_orphan_vm_seconds", "Age in seconds of the oldest VM that belongs to no lease: since the end of its own attempt, else since its first sighting.", (*_PLACE, "cause")),
     Family("gpulease_orphan_vms", "VMs that belong to no lease.", (*_PLACE, "cause")),
     Family("gpulease_unlisted_charges", "Resources with this installation's tag that providers charged and that belong to no lease, by the imports of this month and the one before."),
@@ -83,6 +84,7 @@ FAMILIES = (
     Family("gpulease_hold", "1 while the installation is on hold. On hold, gpulease launches, expires, ends and closes nothing."),
     Family("gpulease_launches_stopped", "1 while operators have stopped all launches."),
     Family("gpulease_processes", "Processes that reported within the last 15 seconds.", ("kind",)),
+    Family("gpulease_lost_hosts", "Hosts whose processes of a kind ended within the last day without a clean stop, and where none of that kind reports.", ("kind",)),
     Family("gpulease_process_heartbeat_age_seconds", "Seconds since the last report of a process of this kind; +Inf: never.", ("kind",)),
     Family("gpulease_deadman_heartbeat_age_seconds", "Seconds since the last report of `gpulease deadman`; +Inf: never; missing if no report exists and none is required."),
     Family("gpulease_job_last_ok_age_seconds", "Seconds since the last successful run of a periodic job. account and region are empty for jobs without them.", ("kind", *_PLACE)),
@@ -93,10 +95,10 @@ FAMILIES = (
 
 def text_of(snapshot: MetricsSnapshot) -> bytes:
     """The Prometheus exposition format. While the database is unavailable, only the database metric."""
-    return generate_latest(_Told(snapshot))
+    return generate_latest(_SnapshotCollector(snapshot))
 
 
-class _Told(Collector):
+class _SnapshotCollector(Collector):
     def __init__(self, snapshot: MetricsSnapshot) -> None:
         self._snapshot = snapshot
 
@@ -105,9 +107,9 @@ class _Told(Collector):
         snapshot = self._snapshot
         yield _family(DATABASE_UP, [((), float(snapshot.complete))])
         if snapshot.complete:
-            told = _samples(snapshot)
+            samples = _samples(snapshot)
             for family in FAMILIES:
-                yield _family(family, told[family.name])
+                yield _family(family, samples[family.name])
 
 
 def _family(family: Family, samples: Iterable[Sample]) -> Metric:
@@ -120,8 +122,9 @@ def _family(family: Family, samples: Iterable[Sample]) -> Metric:
 def _samples(snapshot: MetricsSnapshot) -> dict[str, list[Sample]]:
     rows = snapshot.rows
     places = [(row.account, row.region) for row in rows["places"]]
-    told: dict[str, list[Sample]] = {
+    samples: dict[str, list[Sample]] = {
         "gpulease_scrape_seconds": [((), snapshot.seconds)],
+        "gpulease_clock_error_seconds": [((), snapshot.clock_error)],
         **_observation(rows, places),
         **_leases(rows),
         **_fleet(rows),
@@ -129,7 +132,7 @@ def _samples(snapshot: MetricsSnapshot) -> dict[str, list[Sample]]:
         "gpulease_brake_active": _brakes(rows, places),
         **_running(rows, needs_deadman=snapshot.needs_deadman),
     }
-    return told
+    return samples
 
 
 def _observation(rows: Any, places: list[tuple[str, str]]) -> dict[str, list[Sample]]:
@@ -168,7 +171,7 @@ def _leases(rows: Any) -> dict[str, list[Sample]]:
         "gpulease_invariant_check_age_seconds": [((), max((float(row.age) for row in checks), default=math.inf))],
         "gpulease_queue_age_seconds": [((), queued.queued if queued else 0)],
         "gpulease_overdue_leases": [((), overdue.leases)],
-        "gpulease_overdue_seconds": [((), overdue.age or 0)],
+        "gpulease_overdue_seconds": [((), overdue.age)],
         "gpulease_unnumbered_event_seconds": [((), lag.unnumbered_seconds)],
         "gpulease_webhook_overdue_seconds": [((), lag.webhooks_seconds)],
         "gpulease_releasing_age_seconds": [((), releasing.releasing or 0 if releasing else 0)],
@@ -223,10 +226,10 @@ def _launches(rows: Any) -> dict[str, list[Sample]]:
         refused[row.provider, row.account, row.region, outcome] += row.in_a_row
     return {
         "gpulease_recent_launches": _filled(
-            [(*place, one) for place in places for one in (SUCCEEDED, *_REFUSALS)], recent
+            [(*place, outcome) for place in places for outcome in (SUCCEEDED, *_REFUSALS)], recent
         ),
         "gpulease_refused_launches": _filled(
-            [(*place, one) for place in places for one in _REFUSALS],
+            [(*place, outcome) for place in places for outcome in _REFUSALS],
             {key: count for key, count in refused.items() if key[-1] != SUCCEEDED},
         ),
     }
@@ -249,6 +252,9 @@ def _running(rows: Any, *, needs_deadman: bool) -> dict[str, list[Sample]]:
         "gpulease_hold": [((), float(brakes.hold is not None))],
         "gpulease_launches_stopped": [((), float(brakes.launches_stopped is not None))],
         "gpulease_processes": [((kind,), beats[kind].processes if kind in beats else 0) for kind in _KINDS],
+        "gpulease_lost_hosts": _filled(
+            [(kind,) for kind in _KINDS], Counter((row.kind,) for row in rows["lost_hosts"])
+        ),
         "gpulease_process_heartbeat_age_seconds": [((kind,), ages[kind]) for kind in _KINDS],
         "gpulease_deadman_heartbeat_age_seconds": [((), ages[DEADMAN])] if needs_deadman or DEADMAN in beats else [],
         "gpulease_job_last_ok_age_seconds": [((row.kind, row.account, row.region), row.age) for row in rows["jobs"]],
@@ -258,6 +264,9 @@ def _running(rows: Any, *, needs_deadman: bool) -> dict[str, list[Sample]]:
     }
 
 
-def _filled(known: Iterable[tuple[str, ...]], found: dict[tuple[str, ...], Any]) -> list[Sample]:
+def _filled(known: Iterable[tuple[str, ...]], values: dict[tuple[str, ...], Any]) -> list[Sample]:
     """The values read, and 0 for known label sets without rows."""
-    return [*((key, 0.0) for key in known if key not in found), *((key, float(one)) for key, one in found.items())]
+    return [
+        *((key, 0.0) for key in known if key not in values),
+        *((key, float(value)) for key, value in values.items()),
+    ]

@@ -50,6 +50,7 @@ class ApiMetrics:
             registry=self.registry,
         )
         self._redis.set(1)
+        self.redis_is_up = True
         self._counters: dict[tuple[str, str, int], Counter] = {}
         self._timers: dict[tuple[str, str], Histogram] = {}
 
@@ -72,6 +73,7 @@ class ApiMetrics:
 
     def redis_answered(self, *, up: bool) -> None:
         """Records the result of the latest exchange with Redis."""
+        self.redis_is_up = up
         self._redis.set(up)
 
     def text(self) -> bytes:

@@ -75,14 +75,14 @@ class SdkTraces(Traces):
     def _within(self, span: SdkSpan) -> Iterator[Span]:
         with use_span(span, end_on_exit=True, record_exception=False, set_status_on_exception=False):
             try:
-                yield _Told(span)
+                yield _OtelSpan(span)
             except BaseException as error:
                 span.set_status(StatusCode.ERROR)
                 span.set_attribute("error.type", type(error).__name__)
                 raise
 
 
-class _Told(Span):
+class _OtelSpan(Span):
     def __init__(self, span: SdkSpan) -> None:
         self._span = span
 

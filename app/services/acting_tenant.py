@@ -8,11 +8,11 @@ from app.services.principal import Principal
 
 
 def whose(principal: Principal, named: str | None, *, pointer: str = "#/body/tenant_id") -> TenantId:
-    """The tenant to act for. Only operators name one, and they must. Raises InvalidRequest about the field `pointer`."""
+    """The tenant to act for. Operators must name it; others name at most their own. Raises InvalidRequest about the field `pointer`."""
     if principal.tenant_id is not None:
         if named in (None, principal.tenant_id):
             return principal.tenant_id
-        raise wrong_tenant("only operators may name a tenant", pointer=pointer)
+        raise wrong_tenant("only operators may name another tenant", pointer=pointer)
     if named is None:
         raise wrong_tenant("is required of operators: the tenant to act for", pointer=pointer)
     if not is_typeid("tenant", named):

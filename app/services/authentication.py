@@ -76,11 +76,11 @@ class Authenticator:
             task = asyncio.create_task(self._query(parsed))
             self._checking[digest] = task
             task.add_done_callback(lambda _: self._checking.pop(digest, None))
-        found = await asyncio.shield(task)
-        self._remember(digest, found)
-        if found is None:
+        checked = await asyncio.shield(task)
+        self._remember(digest, checked)
+        if checked is None:
             raise Unauthenticated
-        return found
+        return checked
 
     async def _query(self, key: KeyText) -> CheckedKey | None:
         rows = await self._database.fetch(None, statements.CHECK, key_id=key.key_id)
@@ -96,10 +96,10 @@ class Authenticator:
             believed_until=self._clock() + min(seconds, self._cache_seconds),
         )
 
-    def _remember(self, digest: bytes, found: CheckedKey | None) -> None:
-        if found is not None:
+    def _remember(self, digest: bytes, checked: CheckedKey | None) -> None:
+        if checked is not None:
             _bound(self._checked)
-            self._checked[digest] = found
+            self._checked[digest] = checked
             return
         _bound(self._refused)
         self._refused[digest] = self._clock() + self._cache_seconds

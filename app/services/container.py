@@ -3,52 +3,52 @@
 from dataclasses import dataclass
 from typing import Self
 
-from app.services.agents import AgentService
-from app.services.audit import AuditService
 from app.services.authentication import Authenticator
-from app.services.budgets import BudgetService
-from app.services.bulk_release import BulkRelease
 from app.services.context import ServiceContext
-from app.services.costs import CostService
 from app.services.event_stream import EventStreams
 from app.services.events import EventService
-from app.services.explanations import ExplanationService
-from app.services.focus import FocusService
-from app.services.forecast import ForecastService
-from app.services.gpu_benchmarks import GpuBenchmarkService
-from app.services.gpu_fleet import GpuFleetService
-from app.services.gpu_health import GpuHealthService
-from app.services.gpu_metrics import GpuMetricsService
-from app.services.gpu_models import GpuModelService
-from app.services.gpu_samples import GpuSampleService
-from app.services.group_changes import GroupChanges
-from app.services.group_creation import GroupCreation
-from app.services.groups import GroupService
+from app.services.gpus.agents import AgentService
+from app.services.gpus.benchmarks import GpuBenchmarkService
+from app.services.gpus.fleet import GpuFleetService
+from app.services.gpus.health import GpuHealthService
+from app.services.gpus.metrics import GpuMetricsService
+from app.services.gpus.models import GpuModelService
+from app.services.gpus.proofs import ProofService
+from app.services.gpus.samples import GpuSampleService
+from app.services.groups.changes import GroupChanges
+from app.services.groups.creation import GroupCreation
+from app.services.groups.groups import GroupService
 from app.services.health import HealthService
-from app.services.host_keys import HostKeyService
-from app.services.idle_floors import IdleFloorService
-from app.services.keys import KeyService
-from app.services.lease_access import LeaseAccess
-from app.services.lease_changes import LeaseChanges
-from app.services.lease_creation import LeaseCreation
-from app.services.lease_idleness import LeaseIdleness
-from app.services.leases import LeaseService
+from app.services.leases.access import LeaseAccess
+from app.services.leases.bulk_release import BulkRelease
+from app.services.leases.changes import LeaseChanges
+from app.services.leases.creation import LeaseCreation
+from app.services.leases.explanations import ExplanationService
+from app.services.leases.host_keys import HostKeyService
+from app.services.leases.idle_floors import IdleFloorService
+from app.services.leases.idleness import LeaseIdleness
+from app.services.leases.leases import LeaseService
 from app.services.metrics import MetricsService
+from app.services.money.budgets import BudgetService
+from app.services.money.costs import CostService
+from app.services.money.focus import FocusService
+from app.services.money.forecast import ForecastService
+from app.services.money.reconciliation import ReconciliationService
+from app.services.money.usage import UsageService
 from app.services.offering_cache import OfferingCache
-from app.services.offerings import OfferingService
-from app.services.ops import OpsService
-from app.services.plan import PlanService
-from app.services.proofs import ProofService
-from app.services.quotas import QuotaService
-from app.services.quotes import QuoteService
-from app.services.reconciliation import ReconciliationService
-from app.services.regions import RegionService
-from app.services.sizings import SizingService
-from app.services.ssh_keys import SshKeyService
+from app.services.offerings.offerings import OfferingService
+from app.services.offerings.plan import PlanService
+from app.services.offerings.quotes import QuoteService
+from app.services.offerings.regions import RegionService
+from app.services.offerings.sizings import SizingService
+from app.services.ops.audit import AuditService
+from app.services.ops.ops import OpsService
 from app.services.summary import SummaryService
-from app.services.tenant_use import TenantUseService
-from app.services.tenants import TenantService
-from app.services.usage import UsageService
+from app.services.tenants.keys import KeyService
+from app.services.tenants.quotas import QuotaService
+from app.services.tenants.ssh_keys import SshKeyService
+from app.services.tenants.tenants import TenantService
+from app.services.tenants.use import TenantUseService
 from app.services.webhooks import WebhookService
 
 
@@ -113,6 +113,7 @@ class Services:
         costs = CostService(context)
         gpu_health = GpuHealthService(context)
         agents = AgentService(context)
+        health = HealthService(context)
         gpu_benchmarks = GpuBenchmarkService(context)
         return cls(
             context=context,
@@ -123,7 +124,7 @@ class Services:
             ssh_keys=SshKeyService(context),
             quotas=QuotaService(context),
             audit=AuditService(context),
-            health=HealthService(context),
+            health=health,
             metrics=MetricsService(context),
             leases=LeaseService(context),
             lease_creation=LeaseCreation(context, catalogue),
@@ -154,7 +155,7 @@ class Services:
             events=EventService(context),
             streams=EventStreams(context.database, most=settings.max_streams),
             webhooks=WebhookService(context),
-            ops=OpsService(context),
+            ops=OpsService(context, health),
             reconciliation=ReconciliationService(context),
             usage=usage,
             costs=costs,

@@ -1,13 +1,19 @@
 """What every use case works with, built once by the composition root."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
+from app.db.core import api_errors
 from app.db.core.engine import ApiDatabase
+from app.db.core.ids import new_id
 from app.db.operations.ops import StuckAfter
 from app.domain.ids import LeaseId
 from app.domain.schema import SchemaRevisions
 from app.settings import Settings
+
+DatabaseUnavailable = api_errors.DatabaseUnavailable
+"""The database does not answer, or aborted the transaction: every use case may raise it."""
 
 
 class Hints(Protocol):
@@ -25,6 +31,8 @@ class ServiceContext:
     settings: Settings
     hints: Hints
     schema: SchemaRevisions
+    redis_is_up: Callable[[], bool] = lambda: True
+    """Whether Redis answered this process the last time."""
 
 
 def stuck_after(settings: Settings) -> StuckAfter:
@@ -35,3 +43,8 @@ def stuck_after(settings: Settings) -> StuckAfter:
         boot=settings.boot_timeout,
         boot_large=max(settings.boot_timeout, settings.boot_timeout_large),
     )
+
+
+def new_request_id() -> str:
+    """The id of a request: `req_…`."""
+    return new_id("req")

@@ -30,10 +30,10 @@ class PageRequest:
         """
         if self.cursor is None:
             return None
-        found = _decode(self.cursor)
-        if len(found) != parts + 1 or found[0] != kind:
+        parts_read = _decode(self.cursor)
+        if len(parts_read) != parts + 1 or parts_read[0] != kind:
             raise _wrong_cursor()
-        return found[1:]
+        return parts_read[1:]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +69,9 @@ def last_id(page: PageRequest, kind: str, prefix: str) -> str | None:
 def moment(text: str) -> datetime:
     """A time in a cursor, in UTC. Raises InvalidRequest for what no cursor of ours holds."""
     try:
-        found = datetime.fromisoformat(text)
-        if found.tzinfo is not None:
-            return found.astimezone(UTC)
+        time = datetime.fromisoformat(text)
+        if time.tzinfo is not None:
+            return time.astimezone(UTC)
     except (ValueError, OverflowError):
         pass
     raise _wrong_cursor()
@@ -86,12 +86,12 @@ def cut(rows: Sequence[Mapping[Any, Any]], page: PageRequest, kind: str, total_c
 def _decode(text: str) -> tuple[str, ...]:
     try:
         raw = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
-        found = json.loads(raw)
+        parts = json.loads(raw)
     except (binascii.Error, ValueError, RecursionError):
         raise _wrong_cursor() from None
-    if not isinstance(found, list) or not all(isinstance(part, str) and _storable(part) for part in found):
+    if not isinstance(parts, list) or not all(isinstance(part, str) and _storable(part) for part in parts):
         raise _wrong_cursor()
-    return tuple(found)
+    return tuple(parts)
 
 
 def _storable(part: str) -> bool:

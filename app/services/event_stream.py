@@ -18,7 +18,8 @@ from typing import Any
 
 from app.db.core.engine import ApiDatabase
 from app.db.events import reads
-from app.db.events.reads import ANY, EventFilter
+from app.db.events.reads import ANY
+from app.domain.list_filters import EventFilter
 from app.services.errors import TooManyStreams
 from app.services.principal import Principal
 
@@ -34,7 +35,7 @@ _sequence = attrgetter("sequence")
 
 
 @dataclass(slots=True)
-class Told:
+class StreamEvent:
     """A numbered event. The API caches its text in `rendered`, so that it renders an event once for all streams."""
 
     sequence: int
@@ -46,7 +47,7 @@ class Told:
 class Batch:
     """The next events of a stream, and its position after them: a reader who continues there misses nothing."""
 
-    events: Sequence[Told]
+    events: Sequence[StreamEvent]
     position: int
 
 
@@ -62,7 +63,7 @@ class EventStreams:
         self._open: Counter[str | None] = Counter()
         """By tenant. All operators together count as one tenant."""
         self._open_of_key: Counter[str | None] = Counter()
-        self._kept: list[Told] = []
+        self._newest_events: list[StreamEvent] = []
         self._newest: int | None = None
         self._looking = asyncio.Lock()
         self._news = asyncio.Event()
@@ -78,7 +79,7 @@ class EventStreams:
     async def look(self) -> None:
         """Reads new events when a stream is open. Raises DatabaseUnavailable."""
         if not self._open:
-            self._kept, self._newest = [], None
+            self._newest_events, self._newest = [], None
             return
         async with self._looking:
             if self._newest is None:
@@ -87,15 +88,15 @@ class EventStreams:
         if rows and rows[0].sequence > self._newest + 1:
             # numbers have no gaps: the database was restored. Readers come back with a position that is refused.
             self._histories += 1
-            self._kept, self._newest = [], None
+            self._newest_events, self._newest = [], None
             self._wake()
         elif rows:
-            self._kept = [*self._kept, *rows][-_KEPT:]
+            self._newest_events = [*self._newest_events, *rows][-_KEPT:]
             self._newest = rows[-1].sequence
             self._wake()
 
     async def follow(
-        self, principal: Principal, wanted: EventFilter, *, after: int | None, heartbeat_seconds: float
+        self, principal: Principal, criteria: EventFilter, *, after: int | None, heartbeat_seconds: float
     ) -> AsyncIterator[Batch]:
         """Yields events above `after` (None: from now on) as they come, in order.
 
@@ -108,7 +109,7 @@ class EventStreams:
             history = self._histories
             yield Batch((), at)
             while not self._ended:
-                events, at = await self._after(principal, wanted, at, heartbeat_seconds)
+                events, at = await self._after(principal, criteria, at, heartbeat_seconds)
                 if history != self._histories:
                     return
                 yield Batch(events, at)
@@ -125,13 +126,13 @@ class EventStreams:
                 _, at = await self._after(principal, lease_events, at, left)
 
     async def _after(
-        self, principal: Principal, wanted: EventFilter, at: int, seconds: float
-    ) -> tuple[Sequence[Told], int]:
+        self, principal: Principal, criteria: EventFilter, at: int, seconds: float
+    ) -> tuple[Sequence[StreamEvent], int]:
         """The events after `at`, and the position after them. None after `seconds`, or when all streams end."""
         ends = time.monotonic() + seconds
         while True:
             news = self._news
-            events, at = await self._next(principal, wanted, at)
+            events, at = await self._next(principal, criteria, at)
             left = ends - time.monotonic()
             if events or self._ended or left <= 0 or self._newest is None:
                 return events, at
@@ -148,23 +149,23 @@ class EventStreams:
     def _at(self) -> int:
         return self._newest or 0
 
-    async def _next(self, principal: Principal, wanted: EventFilter, at: int) -> tuple[Sequence[Told], int]:
+    async def _next(self, principal: Principal, criteria: EventFilter, at: int) -> tuple[Sequence[StreamEvent], int]:
         """The events after `at`, and the position after them."""
         newest = self._at
         if at >= newest:
             return (), at
-        if self._kept and self._kept[0].sequence <= at + 1:
-            start = bisect_right(self._kept, at, key=_sequence)
-            events = [event for event in self._kept[start : start + _PAGE] if wanted.matches(event.row)]
-            return events, self._kept[min(start + _PAGE, len(self._kept)) - 1].sequence
-        events = await self._numbered(at, _PAGE, wanted, principal.tenant_id)
+        if self._newest_events and self._newest_events[0].sequence <= at + 1:
+            start = bisect_right(self._newest_events, at, key=_sequence)
+            events = [event for event in self._newest_events[start : start + _PAGE] if criteria.matches(event.row)]
+            return events, self._newest_events[min(start + _PAGE, len(self._newest_events)) - 1].sequence
+        events = await self._numbered(at, _PAGE, criteria, principal.tenant_id)
         return events, events[-1].sequence if len(events) == _PAGE else max(newest, *map(_sequence, events), at)
 
-    async def _numbered(self, after: int, limit: int, wanted: EventFilter, tenant: str | None) -> list[Told]:
-        statement = reads.numbered(after=after, limit=limit, wanted=wanted)
+    async def _numbered(self, after: int, limit: int, criteria: EventFilter, tenant: str | None) -> list[StreamEvent]:
+        statement = reads.numbered(after=after, limit=limit, criteria=criteria)
         async with self._database.transaction(tenant, read_only=True) as connection:
             rows = (await connection.execute(statement)).all()
-        return [Told(row.sequence, row) for row in rows]
+        return [StreamEvent(row.sequence, row) for row in rows]
 
     async def _last_number(self) -> int:
         async with self._database.transaction(None, read_only=True) as connection:

@@ -9,12 +9,12 @@ from sqlalchemy import Row
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.db.events import reads
-from app.db.events.reads import EventFilter, EventRange, EventSort
 from app.db.leases import statements as lease_statements
+from app.domain.list_filters import EventFilter, EventRange, EventSort
 from app.services.context import ServiceContext
 from app.services.cursors import PageRequest, RowPage, cursor
 from app.services.errors import CursorExpired, ResourceNotFound
-from app.services.leases import lease_key
+from app.services.leases.leases import lease_key
 from app.services.principal import Principal
 from app.services.totals import total_count
 
@@ -31,15 +31,15 @@ class EventService:
         self._database = context.database
 
     async def of_tenant(
-        self, principal: Principal, wanted: EventFilter, *, span: EventRange, page: PageRequest
+        self, principal: Principal, criteria: EventFilter, *, span: EventRange, page: PageRequest
     ) -> RowPage:
-        """Of the caller's tenant; of all tenants, or the one of `wanted`, for operators. Raises CursorExpired."""
+        """Of the caller's tenant; of all tenants, or the tenant of `criteria`, for operators. Raises CursorExpired."""
         await self.require_kept(span.after)
-        wanted = replace(wanted, tenant_id=principal.tenant_id or wanted.tenant_id)
-        statement = reads.in_range(span, limit=page.limit + 1, wanted=wanted)
+        criteria = replace(criteria, tenant_id=principal.tenant_id or criteria.tenant_id)
+        statement = reads.in_range(span, limit=page.limit + 1, criteria=criteria)
         async with self._database.transaction(principal.tenant_id, read_only=True) as connection:
             rows = (await connection.execute(statement)).all()
-        return await self._page(principal, wanted, rows, page, span.sort)
+        return await self._page(principal, criteria, rows, page, span.sort)
 
     async def require_kept(self, after: int | None) -> None:
         """Raises CursorExpired when what came after `after` is no longer kept, or `after` is of an undone history."""
@@ -47,7 +47,7 @@ class EventService:
             raise CursorExpired
 
     async def of_lease(
-        self, principal: Principal, lease_id: str, wanted: EventFilter, *, span: EventRange, page: PageRequest
+        self, principal: Principal, lease_id: str, criteria: EventFilter, *, span: EventRange, page: PageRequest
     ) -> RowPage:
         """Of one lease. Raises ResourceNotFound, CursorExpired."""
         expired = undone = False
@@ -55,8 +55,8 @@ class EventService:
             position = await self._position(span.after)
             expired, undone = not position.is_position, span.after > position.newest
         mine = principal.tenant_id
-        wanted = replace(wanted, tenant_id=mine, lease_id=lease_key(lease_id))
-        statement = reads.in_range(span, limit=page.limit + 1, wanted=wanted)
+        criteria = replace(criteria, tenant_id=mine, lease_id=lease_key(lease_id))
+        statement = reads.in_range(span, limit=page.limit + 1, criteria=criteria)
         async with self._database.transaction(mine, read_only=True) as connection:
             known = await connection.execute(lease_statements.VERSION, lease_statements.named(lease_id, mine))
             if known.first() is None:
@@ -64,13 +64,13 @@ class EventService:
             if undone or (expired and await _lost_its_beginning(connection, lease_id, mine)):
                 raise CursorExpired
             rows = (await connection.execute(statement)).all()
-        return await self._page(principal, wanted, rows, page, span.sort)
+        return await self._page(principal, criteria, rows, page, span.sort)
 
     async def _page(
-        self, principal: Principal, wanted: EventFilter, rows: Sequence[Row[Any]], page: PageRequest, sort: EventSort
+        self, principal: Principal, criteria: EventFilter, rows: Sequence[Row[Any]], page: PageRequest, sort: EventSort
     ) -> RowPage:
         """The page out of `limit + 1` rows. `total_count` counts all stored events that match."""
-        first = partial(reads.numbered, after=0, limit=1, wanted=wanted)
+        first = partial(reads.numbered, after=0, limit=1, criteria=criteria)
         total = await total_count(self._database, principal.tenant_id, page, first)
         more = len(rows) > page.limit
         rows = rows[: page.limit]

@@ -8,6 +8,7 @@ from typing import Any
 import structlog
 
 from app.db.core.api_errors import STATEMENT_ERRORS, DatabaseUnavailable
+from app.db.fleet.jobs import MISSING_AFTER
 from app.db.operations import health as statements
 from app.domain.clocks import clock_problem
 from app.services.context import ServiceContext
@@ -15,11 +16,14 @@ from app.settings.providers import without_own_end
 
 log = structlog.get_logger(__name__)
 
-_STALE_SECONDS = 60.0
+_STALE_SECONDS = MISSING_AFTER.total_seconds()
 _KINDS = ("worker", "inventory")
 _DEADMAN = "deadman"
 _DEADMAN_STALE_SECONDS = 900.0
 """A pass every five minutes may miss two."""
+_WITHOUT_REDIS = (
+    "Redis does not answer: each API process counts rate limits by itself, and workers find leases by their sweep"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +41,7 @@ class HealthService:
     def __init__(self, context: ServiceContext) -> None:
         self._database = context.database
         self._schema = context.schema
+        self._redis_is_up = context.redis_is_up
 
     async def readiness(self) -> Readiness:
         """Never raises: a database that is away, or that refuses a statement, is an answer too."""
@@ -65,9 +70,10 @@ class HealthService:
                 "session": session,
                 "clock": "ok" if clock is None else "wrong",
             }
-            | {one: "missing" if one in missing else "ok" for one in stale},
+            | {kind: "missing" if kind in missing else "ok" for kind in stale},
             warnings=[_warning(kind, seconds) for kind, seconds in missing.items()]
-            + ([] if clock is None else [clock]),
+            + ([] if clock is None else [clock])
+            + ([] if self._redis_is_up() else [_WITHOUT_REDIS]),
         )
 
 

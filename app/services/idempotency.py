@@ -28,7 +28,7 @@ class IdempotencyKey:
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class StoredAnswer:
     """The first answer. `response`: JSON, as bytes or as values."""
 
     status: int
@@ -62,10 +62,10 @@ async def repeatable(connection: AsyncConnection, key: IdempotencyKey | None, st
         return
     reply = Reply()
     yield reply
-    await store(connection, key, Stored(status, reply.content, reply.location))
+    await store(connection, key, StoredAnswer(status, reply.content, reply.location))
 
 
-async def replay(connection: AsyncConnection, key: IdempotencyKey | None) -> Stored | None:
+async def replay(connection: AsyncConnection, key: IdempotencyKey | None) -> StoredAnswer | None:
     """First statement of the transaction that does the work: the stored answer, or None: do it.
 
     Raises IdempotencyMismatch or IdempotencyInFlight. It misses a twin that commits between its look and its lock.
@@ -78,13 +78,13 @@ async def replay(connection: AsyncConnection, key: IdempotencyKey | None) -> Sto
     if row["status"] is not None:
         if row["body_hash"] != key.body_hash:
             raise IdempotencyMismatch
-        return Stored(status=row["status"], response=row["response"], location=row["location"])
+        return StoredAnswer(status=row["status"], response=row["response"], location=row["location"])
     if not row["mine"]:
         raise IdempotencyInFlight
     return None
 
 
-async def store(connection: AsyncConnection, key: IdempotencyKey | None, answer: Stored) -> None:
+async def store(connection: AsyncConnection, key: IdempotencyKey | None, answer: StoredAnswer) -> None:
     """Last statement of the same transaction. `answer.response` is JSON and must not hold a secret.
 
     Raises IdempotencyInFlight when a twin committed between our look and our lock: the caller's work rolls back.
@@ -95,7 +95,7 @@ async def store(connection: AsyncConnection, key: IdempotencyKey | None, answer:
         raise IdempotencyInFlight
 
 
-def _record(key: IdempotencyKey, answer: Stored) -> dict[str, Any]:
+def _record(key: IdempotencyKey, answer: StoredAnswer) -> dict[str, Any]:
     response = answer.response
     return {
         "scope": key.scope,
@@ -109,7 +109,7 @@ def _record(key: IdempotencyKey, answer: Stored) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, slots=True)
-class Created:
+class Creation:
     """What a creating call made, as a row; when `replayed`, as it was stored (times and decimals as JSON strings)."""
 
     values: dict[str, Any]

@@ -28,6 +28,8 @@ class MetricsSnapshot:
 
     rows: Mapping[str, Sequence[Any]]
     needs_deadman: bool = False
+    clock_error: float = 0.0
+    """Seconds by which this host's clock differs from the database's."""
     seconds: float
     """Duration of the read."""
 
@@ -45,17 +47,17 @@ class MetricsService:
         self._database = context.database
         self._clock = clock
         self._lock = asyncio.Lock()
-        self._kept: tuple[float, MetricsSnapshot] | None = None
+        self._cache: tuple[float, MetricsSnapshot] | None = None
         self._statements = statements.statements(stuck_after(settings))
 
     async def snapshot(self) -> MetricsSnapshot:
         """A snapshot at most five seconds old. Never raises: without the database's answers it is empty."""
         async with self._lock:
-            if self._kept is None or self._clock() - self._kept[0] >= _KEPT_SECONDS:
-                self._kept = None
+            if self._cache is None or self._clock() - self._cache[0] >= _KEPT_SECONDS:
+                self._cache = None
                 taken = await self._take()
-                self._kept = self._clock(), taken
-            return self._kept[1]
+                self._cache = self._clock(), taken
+            return self._cache[1]
 
     async def _take(self) -> MetricsSnapshot:
         started = self._clock()
@@ -65,9 +67,11 @@ class MetricsService:
                 for name, statement in self._statements.items():
                     rows[name] = (await connection.execute(statement)).all()
                 deadman: bool = (await connection.execute(health.needs_deadman(without_own_end()))).scalar_one()
+                clock_error = abs(time.time() - (await connection.execute(health.CLOCK)).scalar_one())
         except DatabaseUnavailable:
             return MetricsSnapshot(rows={}, seconds=self._clock() - started)
         except STATEMENT_ERRORS as error:
             log.error("statement failed", error=str(error).partition("\n")[0])  # noqa: TRY400 - one line of many a minute
             return MetricsSnapshot(rows={}, seconds=self._clock() - started)
-        return MetricsSnapshot(rows=rows, needs_deadman=deadman, seconds=self._clock() - started)
+        seconds = self._clock() - started
+        return MetricsSnapshot(rows=rows, needs_deadman=deadman, clock_error=clock_error, seconds=seconds)

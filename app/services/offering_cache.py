@@ -12,15 +12,15 @@ from sqlalchemy import func, select
 from app.db.core.engine import ApiDatabase
 from app.db.fleet import accounts, gpu_benchmarks, offerings, reservations
 from app.domain import lease_offerings, placement, quotas
-from app.domain.gpu_benchmarks import MeasuredPerformance
+from app.domain.explanations.near_misses import NearMisses, find_near_misses
+from app.domain.gpus.benchmarks import MeasuredPerformance
 from app.domain.lease_offerings import is_visible
-from app.domain.near_misses import NearMisses, find_near_misses
 from app.domain.offerings import Offering
 from app.domain.placement import Ranking, Requirements
 from app.domain.rates import least_rate
 from app.domain.reservations import Term
 from app.domain.vm_parts import PartsRequest
-from app.services.ttl_cache import Kept
+from app.services.ttl_cache import TtlCache
 
 _Measured = Mapping[tuple[str, str], MeasuredPerformance]
 """By provider and instance type."""
@@ -31,25 +31,25 @@ _MEASURED_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ranked:
+class RankingWithQuota:
     """A ranking and the quota that admission claims for it."""
 
     ranking: Ranking
     minimum: quotas.Amounts
     _rates: dict[PartsRequest, Decimal] = field(default_factory=dict, repr=False, compare=False)
 
-    def only(self, candidates: tuple[Offering, ...]) -> "Ranked":
+    def only(self, candidates: tuple[Offering, ...]) -> "RankingWithQuota":
         """The same with some of the candidates."""
         ranking = placement.Ranking(candidates=candidates, excluded=self.ranking.excluded)
-        return Ranked(ranking=ranking, minimum=quotas.minimum(candidates))
+        return RankingWithQuota(ranking=ranking, minimum=quotas.minimum(candidates))
 
-    def least_rate(self, wish: PartsRequest) -> Decimal:
-        """USD an hour of the cheapest candidate, all parts. Computed once for equal values of `wish`."""
-        known = self._rates.get(wish)
+    def least_rate(self, parts: PartsRequest) -> Decimal:
+        """USD an hour of the cheapest candidate, all parts. Computed once for equal values of `parts`."""
+        known = self._rates.get(parts)
         if known is None:
-            known = least_rate(self.ranking.candidates, wish)
+            known = least_rate(self.ranking.candidates, parts)
             if len(self._rates) < _MOST_RANKINGS:
-                self._rates[wish] = known
+                self._rates[parts] = known
         return known
 
 
@@ -79,25 +79,25 @@ class CatalogueSnapshot:
     as_of: datetime
     offerings: tuple[Offering, ...]
     regions: tuple[ConfiguredRegion, ...] = ()
-    _ranked: dict[Requirements, Ranked] = field(default_factory=dict, repr=False, compare=False)
+    _ranked: dict[Requirements, RankingWithQuota] = field(default_factory=dict, repr=False, compare=False)
     _missed: dict[Requirements, NearMisses] = field(default_factory=dict, repr=False, compare=False)
 
-    def rank_for(self, wish: Requirements, term: Term) -> Ranked:
+    def rank_for(self, requirements: Requirements, term: Term) -> RankingWithQuota:
         """The ranking for one lease, with what its tenant, its term, its spend cap and its quote allow."""
-        ranked = self.rank(wish)
+        ranked = self.rank(requirements)
         if not self._differs(term):
             return ranked
         ranking = lease_offerings.for_term(ranked.ranking, term, self.as_of, launching=False)
-        return Ranked(ranking=ranking, minimum=quotas.minimum(ranking.candidates))
+        return RankingWithQuota(ranking=ranking, minimum=quotas.minimum(ranking.candidates))
 
-    def rank(self, wish: Requirements) -> Ranked:
+    def rank(self, requirements: Requirements) -> RankingWithQuota:
         """As placement.rank, computed once for equal requirements."""
-        known = self._ranked.get(wish)
+        known = self._ranked.get(requirements)
         if known is None:
-            ranking = placement.rank(wish, self.offerings, self.as_of)
-            known = Ranked(ranking=ranking, minimum=quotas.minimum(ranking.candidates))
+            ranking = placement.rank(requirements, self.offerings, self.as_of)
+            known = RankingWithQuota(ranking=ranking, minimum=quotas.minimum(ranking.candidates))
             if len(self._ranked) < _MOST_RANKINGS:
-                self._ranked[wish] = known
+                self._ranked[requirements] = known
         return known
 
     def names(self, tenant_id: str | None) -> CatalogueNames:
@@ -110,7 +110,9 @@ class CatalogueSnapshot:
     def is_complete(self) -> bool:
         """Whether the offerings of every configured region are known."""
         known = {(o.key.account, o.key.region) for o in self.offerings}
-        return bool(known) and all(one.refreshed or (one.account, one.region) in known for one in self.regions)
+        return bool(known) and all(
+            region.refreshed or (region.account, region.region) in known for region in self.regions
+        )
 
     @cached_property
     def _names(self) -> CatalogueNames:
@@ -120,7 +122,7 @@ class CatalogueSnapshot:
         known = tuple(visible)
         return CatalogueNames(
             gpu_models=frozenset(o.type.gpu.model for o in known),
-            regions=frozenset(o.key.region for o in known) | {one.region for one in self.regions},
+            regions=frozenset(o.key.region for o in known) | {region.region for region in self.regions},
             instance_types=frozenset(o.key.instance_type for o in known),
         )
 
@@ -132,15 +134,15 @@ class CatalogueSnapshot:
         """Whether the ranking for this term may differ from that of its requirements."""
         return self._has_reservations or term.spendable is not None or term.max_rate is not None
 
-    def near_misses(self, wish: Requirements, term: Term) -> NearMisses:
+    def near_misses(self, requirements: Requirements, term: Term) -> NearMisses:
         """The excluded offerings of `rank_for`, grouped. Computed once for equal requirements, where terms make no difference."""
         if self._differs(term):
-            return find_near_misses(wish, self.rank_for(wish, term).ranking)
-        known = self._missed.get(wish)
+            return find_near_misses(requirements, self.rank_for(requirements, term).ranking)
+        known = self._missed.get(requirements)
         if known is None:
-            known = find_near_misses(wish, self.rank(wish).ranking)
+            known = find_near_misses(requirements, self.rank(requirements).ranking)
             if len(self._missed) < _MOST_RANKINGS:
-                self._missed[wish] = known
+                self._missed[requirements] = known
         return known
 
 
@@ -149,13 +151,13 @@ class OfferingCache:
 
     def __init__(self, database: ApiDatabase, *, cache_seconds: float) -> None:
         self._database = database
-        self._kept = Kept(self._read, cache_seconds)
-        self._measured = Kept(self._read_measured, _MEASURED_SECONDS)
+        self._cache = TtlCache(self._read, cache_seconds)
+        self._measured = TtlCache(self._read_measured, _MEASURED_SECONDS)
         self._made: dict[tuple[str, ...], tuple[Any, MeasuredPerformance | None, Offering]] = {}
 
     async def snapshot(self) -> CatalogueSnapshot:
         """Raises DatabaseUnavailable."""
-        return await self._kept.get()
+        return await self._cache.get()
 
     async def _read_measured(self) -> _Measured:
         async with self._database.transaction(None, read_only=True) as connection:

@@ -6,11 +6,11 @@ from datetime import datetime
 from decimal import Decimal
 from difflib import get_close_matches
 
-from app.domain import gpu_models
+from app.domain.explanations.near_misses import NearMisses
+from app.domain.gpus import models as gpu_models
 from app.domain.lease_offerings import term_of
 from app.domain.lease_requests import GpuRequest
 from app.domain.money import format_money
-from app.domain.near_misses import NearMisses
 from app.domain.offerings import Offering
 from app.domain.placement import Exclusion, Ranking, Requirements
 from app.domain.rates import least_rate
@@ -24,8 +24,8 @@ from app.services.errors import (
     UnknownInstanceType,
     UnknownRegion,
 )
-from app.services.lease_requests import CreateLease
-from app.services.offering_cache import CatalogueNames, CatalogueSnapshot, Ranked
+from app.services.leases.requests import CreateLease
+from app.services.offering_cache import CatalogueNames, CatalogueSnapshot, RankingWithQuota
 
 PASSING = frozenset({Exclusion.ACCOUNT, Exclusion.NO_PRICE, Exclusion.CORDONED})
 """Exclusions that end on their own or through an operator. The same request may fit later."""
@@ -41,7 +41,7 @@ class CheckedRequest:
     """
 
     new: CreateLease
-    ranked: Ranked
+    ranked: RankingWithQuota
     refusal: ServiceError | None = None
     near: NearMisses | None = None
     is_complete: bool = True
@@ -137,7 +137,7 @@ def _guess(near: str | None) -> str:
 
 
 def _most_similar(name: str, known: Iterable[str]) -> str | None:
-    by_form = {one.lower(): one for one in sorted(known)}
+    by_form = {known_name.lower(): known_name for known_name in sorted(known)}
     similar = get_close_matches(name.lower(), by_form, n=1)
     return by_form[similar[0]] if similar else None
 
@@ -145,7 +145,7 @@ def _most_similar(name: str, known: Iterable[str]) -> str | None:
 def _unknown_image(new: CreateLease, ranking: Ranking) -> ServiceError | None:
     """The refusal of an image that no account has. `ranking`: one without candidates."""
     image = new.request.image
-    if image is None or not ranking.excluded or any(image in one.offering.images for one in ranking.excluded):
+    if image is None or not ranking.excluded or any(image in excluded.offering.images for excluded in ranking.excluded):
         return None
     detail = "names no image of any account: GET /v1/images lists them"
     return InvalidRequest(errors=[FieldError("#/body/image", detail)])
@@ -159,7 +159,7 @@ def _low_price_cap(
     An offering that only a passing reason excludes may fit later, so the cap is not refused.
     """
     request, cap = new.request, new.request.max_price_per_hour
-    if any(one.code in _PERHAPS_PASSING for one in ranking.excluded):
+    if any(excluded.code in _PERHAPS_PASSING for excluded in ranking.excluded):
         return None
     term = request_term(new, tenant_id, snapshot.as_of)
     if new.max_rate is not None:

@@ -8,10 +8,10 @@ from typing import Any
 
 from app.db.core.tenant_scope import parameter
 from app.db.leases import totals
-from app.db.tenancy.attention import attention
+from app.db.operations.attention import attention
 from app.services.context import ServiceContext, stuck_after
+from app.services.money.usage import month_to_date, tenant_of
 from app.services.principal import Principal
-from app.services.usage import month_to_date, tenant_of
 
 _FAILED_WITHIN = timedelta(days=1)
 _MOST = 20

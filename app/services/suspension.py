@@ -21,8 +21,8 @@ async def end_leases_of(
     lease_ids = (await connection.execute(ids_in(tenant_id, states))).scalars().all()
     await connection.execute(*locked(lease_ids))
     for lease_id in lease_ids:
-        told = await connection.execute(*request_end(LeaseId(lease_id), SUSPENDED, principal.request_id))
-        ended += [LeaseId(row.lease_id) for row in told]
+        result = await connection.execute(*request_end(LeaseId(lease_id), SUSPENDED, principal.request_id))
+        ended += [LeaseId(row.lease_id) for row in result]
     return ended
 
 
@@ -32,8 +32,8 @@ async def lock_active(connection: AsyncConnection, principal: Principal, tenant_
     Call it before other rows are locked. A suspension that begins meanwhile waits for the end of the transaction. Raises
     TenantSuspended, and InvalidRequest when the body names an unknown tenant.
     """
-    found = await connection.execute(tenants.get(tenant_id, within=principal.tenant_id, lock=True))
-    row = found.first()
+    result = await connection.execute(tenants.get(tenant_id, within=principal.tenant_id, lock=True))
+    row = result.first()
     if row is None:
         raise unknown_tenant()
     if row.status == "suspended" and not principal.is_operator:

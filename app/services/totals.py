@@ -2,9 +2,8 @@
 
 from collections.abc import Callable
 
-from app.db.core.counting import count_of
 from app.db.core.engine import ApiDatabase
-from app.db.core.statements import AnySelect
+from app.db.core.sql import AnySelect, count_of
 from app.services.cursors import PageRequest
 
 

@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 
-class Kept(Generic[T]):
+class TtlCache(Generic[T]):
     """An answer at most `seconds` old. Those who ask while it is read wait for that reading."""
 
     def __init__(self, read: Callable[[], Awaitable[T]], seconds: float) -> None:

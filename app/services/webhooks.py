@@ -13,24 +13,24 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from app.db.core.ids import new_id
 from app.db.events import webhooks as statements
 from app.domain.ids import is_typeid
-from app.domain.webhook_formats import WebhookFormat, check_format
-from app.domain.webhook_urls import RefusedUrl, check_addresses, parse
-from app.domain.webhooks import LASTS, MOST, OVERLAP, TEST, secret_text
+from app.domain.webhooks.formats import WebhookFormat, check_format
+from app.domain.webhooks.retries import LASTS
+from app.domain.webhooks.signature import OVERLAP, TEST, secret_text
+from app.domain.webhooks.urls import MOST, RefusedUrl, check_addresses, parse
 from app.name_lookup import Lookup, LookupPool, TooManyLookups, look_up
-from app.services import audit
 from app.services.acting_tenant import whose
 from app.services.context import ServiceContext
 from app.services.cursors import PageRequest, RowPage, cut, last_id
 from app.services.errors import Conflict, FieldError, InvalidRequest, RateLimited, ResourceNotFound
-from app.services.idempotency import Created, IdempotencyKey, Stored, replay, store
+from app.services.idempotency import Creation, IdempotencyKey, StoredAnswer, replay, store
+from app.services.ops import audit
 from app.services.preconditions import IfMatch
 from app.services.principal import Principal
 from app.services.suspension import lock_active, lock_own
 from app.services.totals import total_count
 
 _KIND, _DELIVERIES = "webhooks", "deliveries"
-_SECRET_BYTES = 32
-_LOOKUP_SECONDS = 5.0
+_SECRET_BYTES, _LOOKUP_SECONDS = 32, 5.0
 _TOO_MANY_LOOKUPS = "The name servers of other webhook URLs have not answered yet. Send fewer at once."
 
 Aside = AbstractAsyncContextManager[Any]
@@ -58,7 +58,7 @@ class WebhookService:
         self._lookup = lookup
         self._lookups = LookupPool()
 
-    async def create(self, principal: Principal, new: NewWebhook, key: IdempotencyKey | None, aside: Aside) -> Created:
+    async def create(self, principal: Principal, new: NewWebhook, key: IdempotencyKey | None, aside: Aside) -> Creation:
         """The row and its `secret`, which is None in a repeated answer.
 
         Raises TenantSuspended, InvalidRequest, RateLimited, Conflict.
@@ -71,14 +71,14 @@ class WebhookService:
         async with self._database.transaction(principal.tenant_id) as connection:
             stored = await replay(connection, key)
             if stored is not None:
-                return Created(stored.response, replayed=True)
+                return Creation(stored.response, replayed=True)
             await _check_room(connection, principal, tenant_id)
             row: Any = (await connection.execute(statements.add(values))).mappings().one()
             secret = await _new_secret(connection, row)
-            shown = {**row, "previous_valid_until": None, "secret": None}
+            response = {**row, "previous_valid_until": None, "secret": None}
             await _record(connection, principal, "webhook.create", row, after=_audited(row))
-            await store(connection, key, Stored(status=201, response=to_jsonable_python(shown)))
-        return Created({**shown, "secret": secret}, replayed=False)
+            await store(connection, key, StoredAnswer(status=201, response=to_jsonable_python(response)))
+        return Creation({**response, "secret": secret}, replayed=False)
 
     async def page(self, principal: Principal, tenant_id: str | None, page: PageRequest) -> RowPage:
         """Newest first, of the principal's tenant or of those that an operator names (None: all)."""
@@ -132,7 +132,7 @@ class WebhookService:
             await connection.execute(statements.remove(webhook_id, within=principal.tenant_id))
             await _record(connection, principal, "webhook.delete", before, before=_audited(before))
 
-    async def rotate(self, principal: Principal, webhook_id: str, key: IdempotencyKey | None) -> Created:
+    async def rotate(self, principal: Principal, webhook_id: str, key: IdempotencyKey | None) -> Creation:
         """A new secret; the present one also signs for a day; older ones do not. Raises ResourceNotFound."""
         _check_id("webhook", webhook_id)
         mine = principal.tenant_id
@@ -140,7 +140,7 @@ class WebhookService:
             before = await _locked(connection, principal, webhook_id)
             stored = await replay(connection, key)
             if stored is not None:
-                return Created(stored.response, replayed=True)
+                return Creation(stored.response, replayed=True)
             await connection.execute(statements.end_older_secrets(webhook_id, within=mine))
             await connection.execute(statements.end_present_secret(webhook_id, OVERLAP, within=mine))
             secret = await _new_secret(connection, before)
@@ -148,9 +148,9 @@ class WebhookService:
             row: Any = await _locked(connection, principal, webhook_id)
             after = {"previous_valid_until": row["previous_valid_until"]}
             await _record(connection, principal, "webhook.rotate_secret", row, after=after)
-            shown = {**row, "secret": None}
-            await store(connection, key, Stored(status=201, response=to_jsonable_python(shown)))
-        return Created({**shown, "secret": secret}, replayed=False)
+            response = {**row, "secret": None}
+            await store(connection, key, StoredAnswer(status=201, response=to_jsonable_python(response)))
+        return Creation({**response, "secret": secret}, replayed=False)
 
     async def deliveries(self, principal: Principal, webhook_id: str, page: PageRequest) -> RowPage:
         """The log, newest first. Raises ResourceNotFound."""
@@ -164,19 +164,19 @@ class WebhookService:
         first = partial(statements.deliveries, webhook_id, within=mine, after=None, limit=1)
         return cut(rows, page, _DELIVERIES, await total_count(self._database, mine, page, first))
 
-    async def test(self, principal: Principal, webhook_id: str, key: IdempotencyKey | None) -> Created:
+    async def test(self, principal: Principal, webhook_id: str, key: IdempotencyKey | None) -> Creation:
         """Sends `webhook.test`, once. Raises ResourceNotFound, TenantSuspended, Conflict."""
         _check_id("webhook", webhook_id)
         mine = principal.tenant_id
         async with self._database.transaction(mine) as connection:
             stored = await replay(connection, key)
             if stored is not None:
-                return Created(stored.response, replayed=True)
+                return Creation(stored.response, replayed=True)
             await lock_own(connection, principal)
             hook = await _locked(connection, principal, webhook_id)
             stored = await replay(connection, key)
             if stored is not None:
-                return Created(stored.response, replayed=True)
+                return Creation(stored.response, replayed=True)
             _check_enabled(hook)
             if (await connection.execute(statements.test_pending(webhook_id, TEST, within=mine))).first() is not None:
                 raise Conflict("A test is on its way: look at the deliveries.")
@@ -184,12 +184,12 @@ class WebhookService:
             await connection.execute(statements.add_delivery(_test(hook, delivery_id)))
             row = await _hurried(connection, principal, webhook_id, delivery_id)
             await _record(connection, principal, "webhook.test", hook, after={"delivery": delivery_id})
-            await store(connection, key, Stored(status=202, response=to_jsonable_python(dict(row))))
-        return Created(dict(row), replayed=False)
+            await store(connection, key, StoredAnswer(status=202, response=to_jsonable_python(dict(row))))
+        return Creation(dict(row), replayed=False)
 
     async def replay(
         self, principal: Principal, webhook_id: str, delivery_id: str, key: IdempotencyKey | None
-    ) -> Created:
+    ) -> Creation:
         """Delivers it as if it were new, under the same message id. Raises ResourceNotFound, Conflict."""
         _check_id("webhook", webhook_id)
         _check_id("delivery", delivery_id)
@@ -199,22 +199,22 @@ class WebhookService:
             before = await _delivery(connection, principal, webhook_id, delivery_id)
             stored = await replay(connection, key)
             if stored is not None:
-                return Created(stored.response, replayed=True)
+                return Creation(stored.response, replayed=True)
             _check_enabled(hook)
             await connection.execute(statements.again(webhook_id, delivery_id, LASTS, within=mine))
             row = await _hurried(connection, principal, webhook_id, delivery_id)
-            told = {"delivery": delivery_id, "state": before["state"], "tries": before["tries"]}
-            again = {**told, "state": row["state"], "tries": row["tries"], "next_try_at": row["next_try_at"]}
-            await _record(connection, principal, "webhook.replay", hook, before=told, after=again)
-            await store(connection, key, Stored(status=202, response=to_jsonable_python(dict(row))))
-        return Created(dict(row), replayed=False)
+            before_replay = {"delivery": delivery_id, "state": before["state"], "tries": before["tries"]}
+            again = {**before_replay, "state": row["state"], "tries": row["tries"], "next_try_at": row["next_try_at"]}
+            await _record(connection, principal, "webhook.replay", hook, before=before_replay, after=again)
+            await store(connection, key, StoredAnswer(status=202, response=to_jsonable_python(dict(row))))
+        return Creation(dict(row), replayed=False)
 
     async def _check_url(self, identity: str, url: str, aside: Aside) -> None:
         try:
             target = parse(url, local=self._local)
             async with aside:
-                found = await self._lookups.look_up(identity, _LOOKUP_SECONDS, self._lookup, target.host, target.port)
-            check_addresses(found, local=self._local)
+                ips = await self._lookups.look_up(identity, _LOOKUP_SECONDS, self._lookup, target.host, target.port)
+            check_addresses(ips, local=self._local)
         except RefusedUrl as refused:
             raise InvalidRequest(errors=[FieldError("#/body/url", str(refused))]) from None
         except TooManyLookups:
@@ -229,16 +229,16 @@ async def _check_room(connection: AsyncConnection, principal: Principal, tenant_
 
 
 async def _locked(connection: AsyncConnection, principal: Principal, webhook_id: str) -> RowMapping:
-    found = await connection.execute(statements.get(webhook_id, within=principal.tenant_id, lock=True))
-    row: RowMapping | None = found.mappings().first()
+    result = await connection.execute(statements.get(webhook_id, within=principal.tenant_id, lock=True))
+    row: RowMapping | None = result.mappings().first()
     if row is None:
         raise ResourceNotFound
     return row
 
 
 async def _delivery(connection: AsyncConnection, principal: Principal, webhook_id: str, delivery_id: str) -> RowMapping:
-    found = await connection.execute(statements.delivery(webhook_id, delivery_id, within=principal.tenant_id))
-    row: RowMapping | None = found.mappings().first()
+    result = await connection.execute(statements.delivery(webhook_id, delivery_id, within=principal.tenant_id))
+    row: RowMapping | None = result.mappings().first()
     if row is None:
         raise ResourceNotFound
     return row

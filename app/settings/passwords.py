@@ -4,8 +4,13 @@ from pathlib import Path
 from urllib.parse import quote, urlsplit, urlunsplit
 
 from pydantic import SecretStr
+from sqlalchemy import make_url
+from sqlalchemy.exc import ArgumentError
 
 from app.settings.errors import StartupError
+
+_SCHEMES = frozenset({"postgresql", "postgres"})
+_FORM = "GPULEASE_DATABASE_URL must be postgresql://user@host:port/database"
 
 
 def read_password(variable: str, value: SecretStr | None, file: Path | None) -> str | None:
@@ -29,12 +34,21 @@ def read_password(variable: str, value: SecretStr | None, file: Path | None) -> 
 
 
 def insert_password(url: str, password: str | None) -> str:
-    """The database's URL with this password in it, encoded as a URL wants it. Raises StartupError."""
+    """The database's URL with this password in it, encoded as a URL wants it.
+
+    Raises StartupError, which names no part of the URL, since it may hold a password.
+    """
     if url.count("@") > 1:
         raise StartupError(
             "GPULEASE_DATABASE_URL holds several @: write one that belongs to the password as %40, "
             "or give the password as it is in GPULEASE_DATABASE_PASSWORD"
         )
+    try:
+        is_postgresql = make_url(url).drivername in _SCHEMES
+    except (ArgumentError, ValueError):
+        is_postgresql = False
+    if not is_postgresql:
+        raise StartupError(_FORM)
     if password is None:
         return url
     parts = urlsplit(url)

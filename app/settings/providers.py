@@ -12,7 +12,7 @@ from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from app.domain.groups import MOST_MEMBERS, GroupPlacement
+from app.domain.groups.groups import MOST_MEMBERS, GroupPlacement
 from app.domain.invoices import FocusDialect
 from app.domain.labels import KEY_PATTERN
 from app.domain.offerings import Market
@@ -176,12 +176,12 @@ class ProviderInfo:
 @cache
 def providers() -> Mapping[str, ProviderInfo]:
     """By name, in the order of their names. Read once per process."""
-    found: dict[str, Any] = {entry.name: entry.load() for entry in entry_points(group=GROUP)}
-    wrong = [name for name, info in found.items() if not isinstance(info, ProviderInfo) or info.name != name]
+    infos: dict[str, Any] = {entry.name: entry.load() for entry in entry_points(group=GROUP)}
+    wrong = [name for name, info in infos.items() if not isinstance(info, ProviderInfo) or info.name != name]
     if wrong:
         msg = f"the entry point {wrong[0]!r} of the group {GROUP} is no ProviderInfo of that name"
         raise TypeError(msg)
-    return MappingProxyType(dict(sorted(found.items())))
+    return MappingProxyType(dict(sorted(infos.items())))
 
 
 def most_members(provider: str, placement: GroupPlacement) -> int:

@@ -1,6 +1,7 @@
 """Settings from environment variables. Durations are in seconds."""
 
 import os
+import re
 from collections.abc import Mapping
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
@@ -49,7 +50,20 @@ def _seconds(value: object) -> object:
     return tuple(sorted({int(entry) for entry in entries}, reverse=True))
 
 
+def _redis(url: str) -> str:
+    if _REDIS.fullmatch(url) is None:
+        raise ValueError("must be redis://user:password@host:port/database, or the same with rediss://")
+    return url
+
+
+def _upper(value: object) -> object:
+    return value.upper() if isinstance(value, str) else value
+
+
 _DAY = 86_400
+_YEAR = 365 * _DAY
+_REDIS = re.compile(r"rediss?://([^/?#]*@)?(\[[0-9a-fA-F:.]+\]|[^/:@?#\[\]]+)(:[0-9]+)?(/[0-9]*)?(\?.*)?")
+_LONGEST_DAYS = 36_500
 
 
 def _kinds(value: object) -> object:
@@ -64,14 +78,16 @@ def _kinds(value: object) -> object:
 
 
 Kinds = Annotated[tuple[MessageKind, ...], NoDecode, BeforeValidator(_kinds)]
+LogLevel = Annotated[Literal["DEBUG", "INFO", "WARNING", "ERROR"], BeforeValidator(_upper)]
+RedisUrl = Annotated[str, AfterValidator(_redis)]
 SecondsList = Annotated[tuple[int, ...], NoDecode, BeforeValidator(_seconds)]
 RateText = Annotated[str, AfterValidator(_rate)]
 Networks = Annotated[tuple[IPv4Network | IPv6Network, ...], NoDecode, BeforeValidator(_networks)]
 
 
-def _time(**field: Any) -> Any:
+def _time(*, le: float = _YEAR, **field: Any) -> Any:
     """A field that is read from GPULEASE_TIMING."""
-    return Field(json_schema_extra=_TIME, **field)
+    return Field(json_schema_extra=_TIME, le=le, **field)
 
 
 _TIME: dict[str, Any] = {"variable": TIMING}
@@ -111,7 +127,7 @@ class Settings(BaseSettings):
         description="Password of the user in GPULEASE_DATABASE_URL. It needs no encoding.",
     )
     database_password_file: Path | None = Field(default=None, description="Path of a file that contains the password.")
-    broker_url: str = Field(
+    broker_url: RedisUrl = Field(
         default="redis://127.0.0.1:6379/0", description="Redis 6.2 or newer. Redis holds only hints."
     )
     installation_id: str | None = Field(
@@ -119,8 +135,11 @@ class Settings(BaseSettings):
         pattern=r"^[a-z0-9-]{4,40}$",
         description="Must equal the id stored in the database; workers refuse to start on a mismatch.",
     )
-    config: Path | None = Field(default=None, description="Path of gpulease.toml with the provider accounts.")
-    log_level: str = Field(default="INFO", description="DEBUG, INFO, WARNING or ERROR.")
+    config: Path | None = Field(
+        default=None,
+        description="Path of gpulease.toml with the provider accounts. Workers and inventories do not start without it.",
+    )
+    log_level: LogLevel = Field(default="INFO", description="DEBUG, INFO, WARNING or ERROR.")
 
     # migrate
     api_password: SecretStr | None = Field(
@@ -197,8 +216,15 @@ class Settings(BaseSettings):
             "trusted."
         ),
     )
-    default_max_ttl_seconds: int = Field(default=86_400, description="Maximum ttl_seconds of a new tenant.")
-    default_max_total_seconds: int = Field(default=604_800, description="Maximum total term of a new tenant.")
+    default_max_ttl_seconds: int = Field(
+        default=86_400,
+        ge=60,
+        le=_YEAR,
+        description="Maximum ttl_seconds of a new tenant. At most GPULEASE_DEFAULT_MAX_TOTAL_SECONDS.",
+    )
+    default_max_total_seconds: int = Field(
+        default=604_800, ge=60, le=_YEAR, description="Maximum total term of a new tenant."
+    )
 
     public_url: str | None = Field(
         default=None,
@@ -217,7 +243,7 @@ class Settings(BaseSettings):
         gt=0,
         description=(
             "Duration of a worker's claim on a lease. After it, another worker can take over from a "
-            "worker that vanished. Must exceed twice the call timeout."
+            "worker that vanished. At least twice the sum of `call_timeout` and `connect_timeout`."
         ),
     )
     call_timeout: float = _time(default=30.0, gt=0, description="Maximum wait for one response of a provider.")
@@ -245,13 +271,6 @@ class Settings(BaseSettings):
         ),
     )
     metrics_host: str = Field(default="127.0.0.1", description="Address on which these ports listen.")
-    failpoints: Path | None = Field(
-        default=None,
-        description=(
-            "A folder whose files make workers fail on purpose. For tests only. Workers refuse it unless "
-            "the `endpoint_url` of every account is on this machine."
-        ),
-    )
 
     # protocol
     unknown_retry_seconds: float = _time(
@@ -301,7 +320,7 @@ class Settings(BaseSettings):
         default=3600.0, gt=0, description="Cool-off of an offering that the provider does not offer."
     )
     deadline_grace_seconds: int = Field(
-        default=1800, ge=0, description="Time between the lease's expiry and the deadline in the VM's tags."
+        default=1800, ge=0, le=_YEAR, description="Time between the lease's expiry and the deadline in the VM's tags."
     )
 
     # GPUs
@@ -319,11 +338,14 @@ class Settings(BaseSettings):
         default=60, ge=1, le=600, description="Interval at which agents sample the GPUs and report."
     )
     idle_grace_seconds: int = Field(
-        default=1800, ge=0, description="Time after `active` during which idle GPUs do not count."
+        default=1800, ge=0, le=_YEAR, description="Time after `active` during which idle GPUs do not count."
     )
     raw_sample_days: int = Field(default=7, ge=1, le=90, description="Days after which samples are deleted.")
     metrics_days: int = Field(
-        default=400, ge=1, description="Days after which the hourly values made of samples are deleted."
+        default=400,
+        ge=1,
+        le=_LONGEST_DAYS,
+        description="Days after which the hourly values made of samples are deleted.",
     )
 
     # webhooks
@@ -336,7 +358,8 @@ class Settings(BaseSettings):
     webhook_local: bool = Field(
         default=False,
         description=(
-            "Allow webhooks with http, and to loopback and private addresses. Enable only if all tenants are trusted."
+            "Allow webhooks with http, to every port, and to loopback and private addresses. Enable only if all tenants "
+            "are trusted."
         ),
     )
     expiry_warnings_seconds: SecondsList = Field(
@@ -397,6 +420,7 @@ class Settings(BaseSettings):
     lease_retention_days: int = Field(
         default=90,
         ge=35,
+        le=_LONGEST_DAYS,
         description="Days after which an ended lease and its attempts are deleted. Its cost record is kept.",
     )
     sequencer_interval: float = _time(default=0.2, gt=0, description="Delay between two runs that number new events.")
@@ -430,6 +454,11 @@ def load_settings(**overrides: Any) -> Settings:
             f"{_variable(str(e['loc'][0]))}: {e['msg'].removeprefix('Value error, ')}" for e in error.errors()
         )
         raise StartupError(problems) from None
+    if settings.default_max_ttl_seconds > settings.default_max_total_seconds:
+        raise StartupError(
+            f"{PREFIX}DEFAULT_MAX_TTL_SECONDS is {settings.default_max_ttl_seconds}, but must be at most "
+            f"{PREFIX}DEFAULT_MAX_TOTAL_SECONDS, which is {settings.default_max_total_seconds}"
+        )
     password = read_password(f"{PREFIX}DATABASE_PASSWORD", settings.database_password, settings.database_password_file)
     return settings.model_copy(update={"database_url": insert_password(settings.database_url, password)})
 

@@ -9,13 +9,16 @@ TIMING = "GPULEASE_TIMING"
 
 
 def parse_times(text: str) -> dict[str, str]:
-    """Values by name. Raises ValueError naming the entry that is no `name=seconds`."""
+    """Values by name. Raises ValueError naming the entry that is no `name=seconds`, or the name that is there twice."""
     times: dict[str, str] = {}
     for entry in filter(None, (entry.strip() for entry in text.split(","))):
         name, equals, value = entry.partition("=")
         if not equals:
             raise ValueError(f"{entry!r} is not name=seconds; write for example settle_seconds=60,claim_seconds=30")
-        times[name.strip()] = value.strip()
+        name = name.strip()
+        if name in times:
+            raise ValueError(f"{name} is set twice")
+        times[name] = value.strip()
     return times
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from cloudsim.arm.facts import PROVIDER
+from cloudsim.arm.catalog import PROVIDER
 from cloudsim.world import Fault, Resource, ResourceKind, Vm, VmState, World
 
 Document = dict[str, Any]
@@ -87,15 +87,15 @@ class Call:
         """Those of the path's group, oldest first."""
         prefix = self.id_of(TYPES[kind], "")
         return [
-            one
-            for one in self.world.resources.values()
-            if one.provider == PROVIDER and one.kind is kind and one.id.startswith(prefix)
+            candidate
+            for candidate in self.world.resources.values()
+            if candidate.provider == PROVIDER and candidate.kind is kind and candidate.id.startswith(prefix)
         ]
 
     def resource(self, kind: ResourceKind) -> Resource | None:
         """The one that the path names."""
-        found = self.world.resources.get(self.id_of(TYPES[kind], self.name))
-        return found if found is not None and found.kind is kind else None
+        named = self.world.resources.get(self.id_of(TYPES[kind], self.name))
+        return named if named is not None and named.kind is kind else None
 
 
 Handler = Callable[[Call], Answer]

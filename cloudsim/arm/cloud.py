@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from cloudsim.arm.facts import QUOTA_NAMES, SUBSCRIPTION
+from cloudsim.arm.catalog import QUOTA_NAMES, SUBSCRIPTION
 from cloudsim.arm.operations import ACTIONS, EVERY_NAME
-from cloudsim.arm.plant import plant
+from cloudsim.arm.seed import plant
 from cloudsim.control.clouds import Cloud
 
 AZURE = Cloud(

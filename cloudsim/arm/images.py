@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from cloudsim.arm.call import Answer, Call, Document
+from cloudsim.arm.catalog import GENERATION_2, PROVIDER, family
 from cloudsim.arm.errors import ArmError
-from cloudsim.arm.facts import GENERATION_2, PROVIDER, family
 from cloudsim.world import Gpu, World
 
 _VERSIONS = {
@@ -82,14 +82,14 @@ def check_generation(image: str, size: str) -> None:
 
 def versions(call: Call) -> Answer:
     """`GET …/skus/{sku}/versions`: a bare array, in no particular order."""
-    found = _known(call.world, call.path["publisher"], call.path["offer"], call.path["sku"])
-    if not found:
+    known_versions = _known(call.world, call.path["publisher"], call.path["offer"], call.path["sku"])
+    if not known_versions:
         raise ArmError("NotFound", "Artifact: VMImage was not found.")
-    return Answer([_version(call, one) for one in found])
+    return Answer([_version(call, known_version) for known_version in known_versions])
 
 
 def version(call: Call) -> Answer:
-    """`GET …/versions/{version}`: with the plan of an image that is sold. Azure tells no size of such images."""
+    """`GET …/versions/{version}`: with the plan of an image that is sold. Azure returns no size of such images."""
     place = (call.path["publisher"], call.path["offer"], call.path["sku"])
     if call.path["version"] not in _VERSIONS.get(place, ()):
         raise ArmError("NotFound", "Artifact: VMImage was not found.")

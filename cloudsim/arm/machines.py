@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from cloudsim.arm import orders, quotas, views
+from cloudsim.arm import create_requests, quotas, views
 from cloudsim.arm.attach import attach
 from cloudsim.arm.call import VMS, Answer, Call
+from cloudsim.arm.catalog import PROVIDER, QUOTA_NAMES
 from cloudsim.arm.errors import ArmError, locked, not_found
-from cloudsim.arm.facts import PROVIDER, QUOTA_NAMES
 from cloudsim.arm.images import drives
 from cloudsim.arm.paging import paged
 from cloudsim.world import (
@@ -31,7 +31,7 @@ def create_or_update(call: Call) -> Answer:
         if call.headers.get("if-none-match") == "*":
             raise ArmError("PreconditionFailed", f"The resource '{call.name}' exists: If-None-Match is not satisfied.")
         raise ArmError("PropertyChangeNotAllowed", "Changing a virtual machine by PUT is not simulated.")
-    order = orders.read_order(call)
+    order = create_requests.read_order(call)
     call.world.forget_token(call.token_key(call.name))
     vm = _launch(call, order)
     if not drives(vm.image, call.world.machine(PROVIDER, vm.instance_type).gpu):
@@ -56,13 +56,13 @@ def _launch(call: Call, order: Order) -> Vm:
             "OperationNotAllowed",
             f"Operation could not be completed as it results in exceeding approved {QUOTA_NAMES[exceeded.code]} "
             f"({exceeded.code}) quota. Current Limit: {exceeded.limit}, Current Usage: {exceeded.used}, "
-            f"Additional Required: {exceeded.wanted}.",
+            f"Additional Required: {exceeded.requested}.",
         ) from None
 
 
 def _attach(call: Call, vm: Vm) -> None:
     """What the world's resources cannot know: the VM's id at Azure, addresses, which address belongs to which interface."""
-    address = orders.public_address(call, vm)
+    address = create_requests.public_address(call, vm)
     if address is not None:
         vm.resources.append(address.id)
         call.world.add_resource(address)
@@ -97,11 +97,11 @@ def update(call: Call) -> Answer:
     _check_free(call, vm)
     if set(call.body) != {"tags"}:
         raise ArmError("InvalidParameter", "Only tags can be changed here.")
-    wanted = orders.check_tags(call.body["tags"])
+    new_tags = create_requests.check_tags(call.body["tags"])
     vm.spec["changed_at"] = call.now
     vm.spec["updated_until"] = call.now + call.world.settings.update_seconds
     vm.spec["update_failure"] = _failure_afterwards(call)
-    call.world.retag(vm, {key: None for key in vm.tags if key not in wanted} | wanted)
+    call.world.retag(vm, {key: None for key in vm.tags if key not in new_tags} | new_tags)
     return Answer(views.virtual_machine(call.world, vm), 200, _operation(call, vm))
 
 
@@ -147,8 +147,8 @@ def restart(call: Call) -> Answer:
 
 def in_group(call: Call) -> Answer:
     """A page of the group's VMs."""
-    found = [vm for vm in call.vms() if vm.spec["group"].lower() == call.group.lower()]
-    return paged(call, found, lambda vm: views.virtual_machine(call.world, vm))
+    vms = [vm for vm in call.vms() if vm.spec["group"].lower() == call.group.lower()]
+    return paged(call, vms, lambda vm: views.virtual_machine(call.world, vm))
 
 
 def in_subscription(call: Call) -> Answer:
@@ -161,8 +161,8 @@ def in_subscription(call: Call) -> Answer:
 
 def in_location(call: Call) -> Answer:
     """A page of the subscription's VMs in a region."""
-    found = [vm for vm in call.vms() if vm.region == call.path["location"]]
-    return paged(call, found, lambda vm: views.virtual_machine(call.world, vm))
+    vms = [vm for vm in call.vms() if vm.region == call.path["location"]]
+    return paged(call, vms, lambda vm: views.virtual_machine(call.world, vm))
 
 
 def boot_diagnostics(call: Call) -> Answer:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from cloudsim.arm.call import NETWORK, Answer, Call, Document
+from cloudsim.arm.catalog import PROVIDER, REGIONS
 from cloudsim.arm.errors import not_found
-from cloudsim.arm.facts import PROVIDER, REGIONS
 from cloudsim.world.restrictions import FREE_ADDRESSES
 
 _KIND = f"{NETWORK}/virtualNetworks"

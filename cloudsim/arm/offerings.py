@@ -6,8 +6,8 @@ import re
 
 from cloudsim.arm import quotas
 from cloudsim.arm.call import Answer, Call, Document
+from cloudsim.arm.catalog import GIB, PROVIDER, QUOTA_NAMES, REGIONS, family, zones_of
 from cloudsim.arm.errors import ArmError
-from cloudsim.arm.facts import GIB, PROVIDER, QUOTA_NAMES, REGIONS, family, zones_of
 from cloudsim.world import MachineType
 
 _FILTER = re.compile(r"location eq '([A-Za-z0-9 ]+)'")
@@ -77,9 +77,9 @@ def usages(call: Call) -> Answer:
     region = call.path["location"]
     if region not in REGIONS:
         raise ArmError("LocationNotAvailableForResourceType", f"The provided location '{region}' is not available.")
-    shown = [{"unit": "Count", "currentValue": 0, "limit": 2_500, "name": {"value": "availabilitySets"}}]
+    rows = [{"unit": "Count", "currentValue": 0, "limit": 2_500, "name": {"value": "availabilitySets"}}]
     for code, name in QUOTA_NAMES.items():
         place = (call.world, call.subscription, region, code)
         values = {"currentValue": quotas.used(*place), "limit": quotas.limit(*place)}
-        shown.append({"unit": "Count", **values, "name": {"value": code, "localizedValue": name}})
-    return Answer({"value": shown})
+        rows.append({"unit": "Count", **values, "name": {"value": code, "localizedValue": name}})
+    return Answer({"value": rows})

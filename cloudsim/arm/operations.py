@@ -8,7 +8,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from cloudsim.arm import images, machines, networks, offerings, permissions, prices, reservations, subscriptions, things
+from cloudsim.arm import (
+    images,
+    machines,
+    networks,
+    offerings,
+    permissions,
+    prices,
+    reservations,
+    resources,
+    subscriptions,
+)
 from cloudsim.arm.call import TYPES, VMS, Handler
 from cloudsim.world import ResourceKind
 from cloudsim.world.limits import Rate
@@ -42,11 +52,11 @@ class Operation:
 def _of(kind: ResourceKind, name: str, listing: str, tagging: str) -> Iterator[Operation]:
     """The four operations of every kind of thing."""
     every = f"{_GROUP}/{TYPES[kind]}"
-    one = f"{every}/{{name}}"
-    yield Operation("GET", every, f"{name}.{listing}", things.listing(kind), (READS,))
-    yield Operation("GET", one, f"{name}.Get", things.get(kind), (READS,))
-    yield Operation("PATCH", one, f"{name}.{tagging}", things.update_tags(kind), (WRITES,))
-    yield Operation("DELETE", one, f"{name}.Delete", things.delete(kind), (DELETES,))
+    single = f"{every}/{{name}}"
+    yield Operation("GET", every, f"{name}.{listing}", resources.listing(kind), (READS,))
+    yield Operation("GET", single, f"{name}.Get", resources.get(kind), (READS,))
+    yield Operation("PATCH", single, f"{name}.{tagging}", resources.update_tags(kind), (WRITES,))
+    yield Operation("DELETE", single, f"{name}.Delete", resources.delete(kind), (DELETES,))
 
 
 _NETWORK = f"{_GROUP}/Microsoft.Network/virtualNetworks/{{name}}"
@@ -59,7 +69,7 @@ _ASG, _PPG = ResourceKind.APPLICATION_SECURITY_GROUP, ResourceKind.PLACEMENT_GRO
 _SET = ResourceKind.AVAILABILITY_SET
 
 
-def _one(kind: ResourceKind) -> str:
+def _path_of(kind: ResourceKind) -> str:
     return f"{_GROUP}/{TYPES[kind]}/{{name}}"
 
 
@@ -109,11 +119,11 @@ OPERATIONS = (
         reservations.members,
         (READS,),
     ),
-    Operation("PUT", _GROUPS, "NetworkSecurityGroups.CreateOrUpdate", things.put_security_group, (WRITES,)),
+    Operation("PUT", _GROUPS, "NetworkSecurityGroups.CreateOrUpdate", resources.put_security_group, (WRITES,)),
     *_of(ResourceKind.SECURITY_GROUP, "NetworkSecurityGroups", "List", "UpdateTags"),
-    Operation("PUT", _one(_ASG), "ApplicationSecurityGroups.CreateOrUpdate", things.put_shared(_ASG), (WRITES,)),
-    Operation("PUT", _one(_PPG), "ProximityPlacementGroups.CreateOrUpdate", things.put_shared(_PPG), (WRITES,)),
-    Operation("PUT", _one(_SET), "AvailabilitySets.CreateOrUpdate", things.put_shared(_SET), (WRITES,)),
+    Operation("PUT", _path_of(_ASG), "ApplicationSecurityGroups.CreateOrUpdate", resources.put_shared(_ASG), (WRITES,)),
+    Operation("PUT", _path_of(_PPG), "ProximityPlacementGroups.CreateOrUpdate", resources.put_shared(_PPG), (WRITES,)),
+    Operation("PUT", _path_of(_SET), "AvailabilitySets.CreateOrUpdate", resources.put_shared(_SET), (WRITES,)),
     *_of(_ASG, "ApplicationSecurityGroups", "List", "UpdateTags"),
     *_of(_PPG, "ProximityPlacementGroups", "ListByResourceGroup", "Update"),
     *_of(_SET, "AvailabilitySets", "List", "Update"),

@@ -14,14 +14,14 @@ PAGE = 200
 _TOKEN = "$skiptoken"  # noqa: S105  a parameter's name
 
 
-def paged(call: Call, found: Sequence[T], view: Callable[[T], Any]) -> Answer:
+def paged(call: Call, items: Sequence[T], view: Callable[[T], Any]) -> Answer:
     """One page of what was found, and the address of the next."""
     text = call.query.get(_TOKEN, "0")
     if not text.isdecimal():
         raise ArmError("InvalidParameter", f"The skip token {text} is invalid.")
     start = int(text)
-    body: Document = {"value": [view(one) for one in found[start : start + PAGE]]}
-    if start + PAGE < len(found):
-        kept = "&".join(f"{name}={value}" for name, value in call.query.items() if name != _TOKEN)
-        body["nextLink"] = f"{call.url}?{kept}&{_TOKEN}={start + PAGE}"
+    body: Document = {"value": [view(item) for item in items[start : start + PAGE]]}
+    if start + PAGE < len(items):
+        parameters = "&".join(f"{name}={value}" for name, value in call.query.items() if name != _TOKEN)
+        body["nextLink"] = f"{call.url}?{parameters}&{_TOKEN}={start + PAGE}"
     return Answer(body)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from cloudsim.arm.call import Answer, Call
+from cloudsim.arm.catalog import PROVIDER
 from cloudsim.arm.errors import ArmError
-from cloudsim.arm.facts import PROVIDER
 
 _VERBS = {
     "Get": "read",

@@ -26,25 +26,25 @@ def spec_of(call: Call, kind: ResourceKind) -> dict[str, Any]:
 
 def require(call: Call, resource_id: str) -> Resource:
     """Raises ArmError InvalidResourceReference for what does not exist."""
-    found = call.world.resources.get(resource_id)
-    if found is None:
+    named = call.world.resources.get(resource_id)
+    if named is None:
         raise ArmError("InvalidResourceReference", f"Resource {resource_id} referenced was not found.")
-    return found
+    return named
 
 
 def of_vm(call: Call, properties: Document, market: Market) -> list[str]:
     """Ids of what places the VM: its proximity placement group and its availability set. Raises ArmError."""
-    wanted = {kind: (properties.get(kind) or {}).get("id") for kind in (_NEAR, _SET)}
-    found = {kind: require(call, one) for kind, one in wanted.items() if one is not None}
+    ids = {kind: (properties.get(kind) or {}).get("id") for kind in (_NEAR, _SET)}
+    named = {kind: require(call, named_id) for kind, named_id in ids.items() if named_id is not None}
     region = str(call.body["location"]).lower()
-    for one in found.values():
-        if one.region != region:
-            raise ArmError("BadRequest", f"{one.id} is not in the location of the virtual machine.")
-    if _SET in found:
-        _check_set(call, properties, market, found[_SET])
-    if "capacityReservation" in properties and found:
+    for placed in named.values():
+        if placed.region != region:
+            raise ArmError("BadRequest", f"{placed.id} is not in the location of the virtual machine.")
+    if _SET in named:
+        _check_set(call, properties, market, named[_SET])
+    if "capacityReservation" in properties and named:
         raise ArmError("BadRequest", "A capacity reservation and a placement of this kind exclude each other here.")
-    return [one.id for one in found.values()]
+    return [placed.id for placed in named.values()]
 
 
 def _check_set(call: Call, properties: Document, market: Market, chosen: Resource) -> None:
@@ -58,15 +58,15 @@ def _check_set(call: Call, properties: Document, market: Market, chosen: Resourc
         raise ArmError("BadRequest", "VM and availability set must have the same proximity placement group.")
 
 
-def is_held(world: World, one: Resource) -> bool:
+def is_held(world: World, thing: Resource) -> bool:
     """Whether anything uses it, so that Azure does not delete it."""
-    if any(vm.alive and one.id in vm.spec.get("placed", ()) for vm in world.vms.values()):
+    if any(vm.alive and thing.id in vm.spec.get("placed", ()) for vm in world.vms.values()):
         return True
-    return any(other.spec.get("near") == one.id or one.id in _named(other) for other in world.resources.values())
+    return any(other.spec.get("near") == thing.id or thing.id in _named(other) for other in world.resources.values())
 
 
-def _named(one: Resource) -> Iterator[str]:
-    yield from one.spec.get("members") or ()
-    for rule in one.spec.get("rules") or ():
+def _named(thing: Resource) -> Iterator[str]:
+    yield from thing.spec.get("members") or ()
+    for rule in thing.spec.get("rules") or ():
         for end in ("source", "destination"):
             yield from (group["id"] for group in rule["properties"].get(f"{end}ApplicationSecurityGroups") or ())

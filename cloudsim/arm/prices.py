@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import Any
 from urllib.parse import urlencode
 
-from cloudsim.arm.facts import PROVIDER
+from cloudsim.arm.catalog import PROVIDER
 from cloudsim.world import World
 
 NAME = "RetailPrices.List"
@@ -24,18 +24,18 @@ _DISKS = {
 }
 """By product and SKU: USD for a disk and month."""
 _ADDRESS = Decimal("0.006")
-"""USD an hour. These prices are not those of the adapter's list, so that a test can tell them apart."""
+"""USD an hour. These prices are not those of the adapter's list, so that a test can distinguish them."""
 _FIELDS = {"priceType": "type"}
 """Filters whose field has another name in the items."""
 
 
 def retail(world: World, query: Mapping[str, str], url: str) -> dict[str, Any]:
     """One page. `url`: where this was asked, for the link to the next. What is not an equality is not filtered by."""
-    wanted = {_FIELDS.get(field, field): value for field, value in _EQUALS.findall(query.get("$filter", ""))}
-    found = [one for one in _items(world) if all(one.get(k) == v for k, v in wanted.items())]
+    filters = {_FIELDS.get(field, field): value for field, value in _EQUALS.findall(query.get("$filter", ""))}
+    matches = [meter for meter in _items(world) if all(meter.get(k) == v for k, v in filters.items())]
     start = int(query.get("$skip") or 0)
-    following = urlencode({**query, "$skip": str(start + _PAGE)}) if start + _PAGE < len(found) else None
-    items = found[start : start + _PAGE]
+    following = urlencode({**query, "$skip": str(start + _PAGE)}) if start + _PAGE < len(matches) else None
+    items = matches[start : start + _PAGE]
     link = f"{url}?{following}" if following else None
     return {"BillingCurrency": "USD", "Items": items, "NextPageLink": link, "Count": len(items)}
 

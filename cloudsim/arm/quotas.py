@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cloudsim.arm.facts import CORES, PROVIDER, QUOTA_NAMES, SPOT_CORES
+from cloudsim.arm.catalog import CORES, PROVIDER, QUOTA_NAMES, SPOT_CORES
 from cloudsim.world import Market, Order, QuotaExceeded, World
 
 
@@ -10,7 +10,7 @@ def used(world: World, subscription: str, region: str, code: str) -> int:
     """The vCPUs that count against a quota."""
     families = QUOTA_NAMES.keys() - {CORES, SPOT_CORES}
     codes = families if code == CORES else {code}
-    return sum(world.quotas.used[PROVIDER, subscription, region, one] for one in codes)
+    return sum(world.quotas.used[PROVIDER, subscription, region, counted_code] for counted_code in codes)
 
 
 def limit(world: World, subscription: str, region: str, code: str) -> int:
@@ -22,7 +22,7 @@ def check_region(world: World, order: Order) -> None:
     """Raises QuotaExceeded when the region has no room for one more on-demand VM. The world checks the family."""
     if order.market is not Market.ON_DEMAND:
         return
-    wanted = world.machine(PROVIDER, order.instance_type).counted
+    requested = world.machine(PROVIDER, order.instance_type).counted
     place = (world, order.account, order.region, CORES)
-    if used(*place) + wanted > limit(*place):
-        raise QuotaExceeded(CORES, limit(*place), used(*place), wanted)
+    if used(*place) + requested > limit(*place):
+        raise QuotaExceeded(CORES, limit(*place), used(*place), requested)

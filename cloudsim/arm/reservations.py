@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from cloudsim.arm.call import COMPUTE, Answer, Call, Document
+from cloudsim.arm.catalog import PROVIDER
 from cloudsim.arm.errors import ArmError, not_found
-from cloudsim.arm.facts import PROVIDER
 from cloudsim.world import Reservation
 
 GROUPS = f"{COMPUTE}/capacityReservationGroups"
@@ -15,10 +15,10 @@ def _find(call: Call, name: str) -> Reservation | None:
 
 
 def _named(call: Call) -> Reservation:
-    found = _find(call, call.name)
-    if found is None:
+    reservation = _find(call, call.name)
+    if reservation is None:
         raise not_found(GROUPS, call.name, call.group)
-    return found
+    return reservation
 
 
 def target(call: Call, properties: Document) -> str | None:
@@ -26,33 +26,35 @@ def target(call: Call, properties: Document) -> str | None:
     group = (properties.get("capacityReservation") or {}).get("capacityReservationGroup")
     if group is None:
         return None
-    found = _find(call, str(group["id"]).rpartition("/")[2])
-    if found is None:
+    reservation = _find(call, str(group["id"]).rpartition("/")[2])
+    if reservation is None:
         raise ArmError("InvalidResourceReference", f"Resource {group['id']} referenced was not found.")
-    return found.key
+    return reservation.key
 
 
 def get(call: Call) -> Answer:
     """The group; `$expand=instanceView` shows what is allocated."""
-    found = _named(call)
-    document: Document = {"name": found.id, "id": call.id_of(GROUPS, found.id), "type": GROUPS}
-    properties: Document = {"capacityReservations": [{"id": f"{document['id']}/capacityReservations/{found.id}"}]}
+    reservation = _named(call)
+    document: Document = {"name": reservation.id, "id": call.id_of(GROUPS, reservation.id), "type": GROUPS}
+    properties: Document = {"capacityReservations": [{"id": f"{document['id']}/capacityReservations/{reservation.id}"}]}
     if call.query.get("$expand", "").lower() == "instanceview":
-        used = [{"id": vm.id} for vm in call.world.vms.values() if vm.alive and vm.reservation == found.key]
-        utilization = {"currentCapacity": found.total, "virtualMachinesAllocated": used}
-        properties["instanceView"] = {"capacityReservations": [{"name": found.id, "utilizationInfo": utilization}]}
-    return Answer(document | {"location": found.region, "properties": properties})
+        used = [{"id": vm.id} for vm in call.world.vms.values() if vm.alive and vm.reservation == reservation.key]
+        utilization = {"currentCapacity": reservation.total, "virtualMachinesAllocated": used}
+        properties["instanceView"] = {
+            "capacityReservations": [{"name": reservation.id, "utilizationInfo": utilization}]
+        }
+    return Answer(document | {"location": reservation.region, "properties": properties})
 
 
 def members(call: Call) -> Answer:
     """The members of the group: one."""
-    found = _named(call)
-    number = found.zone.removeprefix(f"{found.region}-")
+    reservation = _named(call)
+    number = reservation.zone.removeprefix(f"{reservation.region}-")
     member: Document = {
-        "name": found.id,
-        "id": f"{call.id_of(GROUPS, found.id)}/capacityReservations/{found.id}",
-        "location": found.region,
-        "sku": {"name": found.instance_type, "capacity": found.total},
+        "name": reservation.id,
+        "id": f"{call.id_of(GROUPS, reservation.id)}/capacityReservations/{reservation.id}",
+        "location": reservation.region,
+        "sku": {"name": reservation.instance_type, "capacity": reservation.total},
         "properties": {"provisioningState": "Succeeded"},
     }
-    return Answer({"value": [member | ({"zones": [number]} if found.zone != found.region else {})]})
+    return Answer({"value": [member | ({"zones": [number]} if reservation.zone != reservation.region else {})]})

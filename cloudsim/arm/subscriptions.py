@@ -18,9 +18,9 @@ _REGISTERED, _NOT_REGISTERED = "Registered", "NotRegistered"
 
 def subscription(call: Call) -> Answer:
     """Who the caller pays as."""
-    shown = {"id": f"/subscriptions/{call.subscription}", "subscriptionId": call.subscription}
+    head = {"id": f"/subscriptions/{call.subscription}", "subscriptionId": call.subscription}
     state = call.world.restrictions.subscription_state(call.subscription)
-    return Answer(shown | {"displayName": "cloudsim", "state": state})
+    return Answer(head | {"displayName": "cloudsim", "state": state})
 
 
 def provider(call: Call) -> Answer:
@@ -28,8 +28,8 @@ def provider(call: Call) -> Answer:
     namespace = call.path["namespace"]
     if namespace not in {COMPUTE, NETWORK}:
         raise ArmError("InvalidResourceNamespace", f"The resource namespace '{namespace}' is invalid.")
-    shown = {"id": f"/subscriptions/{call.subscription}/providers/{namespace}", "namespace": namespace}
-    return Answer(shown | {"registrationState": _registration(call, namespace)})
+    head = {"id": f"/subscriptions/{call.subscription}/providers/{namespace}", "namespace": namespace}
+    return Answer(head | {"registrationState": _registration(call, namespace)})
 
 
 def feature(call: Call) -> Answer:
@@ -38,12 +38,12 @@ def feature(call: Call) -> Answer:
     if name != STANDARD_SECURITY:
         raise ArmError("FeatureNotFound", f"The feature '{call.path['feature']}' could not be found.")
     scope = f"/subscriptions/{call.subscription}/providers/Microsoft.Features"
-    shown = {
+    head = {
         "name": name,
         "id": f"{scope}/providers/{call.path['namespace']}/features/{call.path['feature']}",
         "type": "Microsoft.Features/providers/features",
     }
-    return Answer(shown | {"properties": {"state": _registration(call, name)}})
+    return Answer(head | {"properties": {"state": _registration(call, name)}})
 
 
 def _registration(call: Call, name: str) -> str:

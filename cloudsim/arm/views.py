@@ -58,30 +58,32 @@ def _is_stopped_with_its_subscription(world: World, vm: Vm) -> bool:
 
 
 def virtual_machine(world: World, vm: Vm, *, view: bool = False) -> Document:
-    """As get, list and create answer it; the instance view when it is asked for."""
-    kept = vm.spec["properties"]
+    """As get, list and create return it, with the instance view if `view` is true."""
+    stored = vm.spec["properties"]
     profile = {"networkInterfaces": [_reference(world, vm)]}
     properties = {
         "vmId": vm.id,
         "provisioningState": provisioning_state(world, vm),
         "timeCreated": time(vm.launched_at),
-        **kept,
+        **stored,
         "hardwareProfile": {"vmSize": vm.instance_type},
         "storageProfile": _storage(vm),
         "networkProfile": profile,
         **({"instanceView": instance_view(world, vm)} if view else {}),
     }
     number = vm.zone.removeprefix(f"{vm.region}-")
-    shown = {**_head(vm), "tags": vm.tags, "properties": properties}
+    document = {**_head(vm), "tags": vm.tags, "properties": properties}
     zones = {"zones": [number]} if vm.zone != vm.region else {}
     identity = {"identity": vm.spec["identity"]} if vm.spec.get("identity") else {}
-    return shown | zones | identity
+    return document | zones | identity
 
 
 def status_only(world: World, vm: Vm, *, lacks_power: bool) -> Document:
     """As the listing with `statusOnly` answers it: no tags, and in rare situations no power state."""
     statuses = instance_view(world, vm)["statuses"]
-    view = {"statuses": [one for one in statuses if not (lacks_power and one["code"].startswith("PowerState/"))]}
+    view = {
+        "statuses": [status for status in statuses if not (lacks_power and status["code"].startswith("PowerState/"))]
+    }
     return {**_head(vm), "properties": {"vmId": vm.id, "instanceView": view}}
 
 
@@ -162,49 +164,49 @@ def _power(power: str) -> Document:
     return {"code": f"PowerState/{power}", "level": "Info", "displayStatus": f"VM {power}"}
 
 
-def resource(world: World, one: Resource) -> Document:
+def resource(world: World, thing: Resource) -> Document:
     """A disk, interface, address or security group."""
     head = {
-        "name": one.id.rpartition("/")[2],
-        "id": one.id,
-        "type": TYPES[one.kind],
-        "location": one.region,
-        "tags": one.tags,
+        "name": thing.id.rpartition("/")[2],
+        "id": thing.id,
+        "type": TYPES[thing.kind],
+        "location": thing.region,
+        "tags": thing.tags,
     }
-    state = {} if one.kind in _STATELESS else {"provisioningState": "Succeeded"}
-    return head | {"properties": {**state, **_PROPERTIES[one.kind](world, one)}} | _sku(one)
+    state = {} if thing.kind in _STATELESS else {"provisioningState": "Succeeded"}
+    return head | {"properties": {**state, **_PROPERTIES[thing.kind](world, thing)}} | _sku(thing)
 
 
-def _sku(one: Resource) -> Document:
-    if one.kind is ResourceKind.AVAILABILITY_SET:
-        return {"sku": {"name": one.spec["sku"]}}
-    if one.kind is ResourceKind.VOLUME:
-        return {"sku": {"name": one.spec["sku"]}} | ({"managedBy": one.spec["vm"]} if one.vm_id else {})
-    return {"sku": {"name": "Standard", "tier": "Regional"}} if one.kind is ResourceKind.ADDRESS else {}
+def _sku(thing: Resource) -> Document:
+    if thing.kind is ResourceKind.AVAILABILITY_SET:
+        return {"sku": {"name": thing.spec["sku"]}}
+    if thing.kind is ResourceKind.VOLUME:
+        return {"sku": {"name": thing.spec["sku"]}} | ({"managedBy": thing.spec["vm"]} if thing.vm_id else {})
+    return {"sku": {"name": "Standard", "tier": "Regional"}} if thing.kind is ResourceKind.ADDRESS else {}
 
 
-def _disk(_world: World, one: Resource) -> Document:
-    state = "Attached" if one.vm_id else "Unattached"
-    data = one.spec.get("lun") is not None
-    encryption_set = one.spec.get("encryption_set")
+def _disk(_world: World, disk: Resource) -> Document:
+    state = "Attached" if disk.vm_id else "Unattached"
+    data = disk.spec.get("lun") is not None
+    encryption_set = disk.spec.get("encryption_set")
     customer = {"type": "EncryptionAtRestWithCustomerKey", "diskEncryptionSetId": encryption_set}
     return {
         "creationData": {"createOption": "Empty" if data else "FromImage"},
-        "diskSizeGB": one.spec["size"],
+        "diskSizeGB": disk.spec["size"],
         "diskState": state,
-        "timeCreated": time(one.created_at),
+        "timeCreated": time(disk.created_at),
         **({} if data else {"osType": "Linux"}),
         **({"encryption": customer} if encryption_set else {}),
     }
 
 
-def _nic(world: World, one: Resource) -> Document:
+def _nic(world: World, card: Resource) -> Document:
     return {
         "primary": True,
-        "resourceGuid": str(uuid.uuid5(uuid.NAMESPACE_URL, one.id)),
-        "ipConfigurations": [ip_configuration(world, one)],
-        **({"networkSecurityGroup": {"id": one.spec["security_group"]}} if one.spec["security_group"] else {}),
-        **({"virtualMachine": {"id": one.spec["vm"]}} if one.vm_id else {}),
+        "resourceGuid": str(uuid.uuid5(uuid.NAMESPACE_URL, card.id)),
+        "ipConfigurations": [ip_configuration(world, card)],
+        **({"networkSecurityGroup": {"id": card.spec["security_group"]}} if card.spec["security_group"] else {}),
+        **({"virtualMachine": {"id": card.spec["vm"]}} if card.vm_id else {}),
     }
 
 
@@ -227,42 +229,42 @@ def ip_configuration(world: World, nic: Resource, *, whole: bool = False) -> Doc
 
 def _named(nic: Resource) -> Document:
     members = nic.spec.get("members")
-    return {"applicationSecurityGroups": [{"id": one} for one in members]} if members else {}
+    return {"applicationSecurityGroups": [{"id": member_id} for member_id in members]} if members else {}
 
 
-def _address(_world: World, one: Resource) -> Document:
-    held = {"ipConfiguration": {"id": f"{one.spec['nic']}/ipConfigurations/primary"}} if one.vm_id else {}
+def _address(_world: World, address: Resource) -> Document:
+    held = {"ipConfiguration": {"id": f"{address.spec['nic']}/ipConfigurations/primary"}} if address.vm_id else {}
     return {
-        "ipAddress": one.spec["ip"],
+        "ipAddress": address.spec["ip"],
         "publicIPAddressVersion": "IPv4",
         "publicIPAllocationMethod": "Static",
         **held,
     }
 
 
-def _security_group(world: World, one: Resource) -> Document:
-    users = [{"id": nic.id} for nic in world.resources.values() if nic.spec.get("security_group") == one.id]
-    own = {"securityRules": one.spec["rules"], "defaultSecurityRules": [*default_rules(one.id)]}
+def _security_group(world: World, security_group: Resource) -> Document:
+    users = [{"id": nic.id} for nic in world.resources.values() if nic.spec.get("security_group") == security_group.id]
+    own = {"securityRules": security_group.spec["rules"], "defaultSecurityRules": [*default_rules(security_group.id)]}
     return {**own, **({"networkInterfaces": users} if users else {})}
 
 
-def _members(_world: World, _one: Resource) -> Document:
+def _members(_world: World, _thing: Resource) -> Document:
     return {}
 
 
-def _near(world: World, one: Resource) -> Document:
-    sets = [{"id": other.id} for other in world.resources.values() if other.spec.get("near") == one.id]
-    shown = {"virtualMachines": _placed(world, one), "availabilitySets": sets}
-    return {"proximityPlacementGroupType": "Standard", **{key: held for key, held in shown.items() if held}}
+def _near(world: World, group: Resource) -> Document:
+    sets = [{"id": other.id} for other in world.resources.values() if other.spec.get("near") == group.id]
+    lists = {"virtualMachines": _placed(world, group), "availabilitySets": sets}
+    return {"proximityPlacementGroupType": "Standard", **{key: held for key, held in lists.items() if held}}
 
 
-def _set(world: World, one: Resource) -> Document:
-    vms, near = _placed(world, one), one.spec["near"]
+def _set(world: World, availability_set: Resource) -> Document:
+    vms, near = _placed(world, availability_set), availability_set.spec["near"]
     return {**({"proximityPlacementGroup": {"id": near}} if near else {}), **({"virtualMachines": vms} if vms else {})}
 
 
-def _placed(world: World, one: Resource) -> list[Document]:
-    return [{"id": vm_id(vm)} for vm in world.vms.values() if vm.alive and one.id in vm.spec.get("placed", ())]
+def _placed(world: World, group: Resource) -> list[Document]:
+    return [{"id": vm_id(vm)} for vm in world.vms.values() if vm.alive and group.id in vm.spec.get("placed", ())]
 
 
 _STATELESS = frozenset({ResourceKind.PLACEMENT_GROUP, ResourceKind.AVAILABILITY_SET})
@@ -278,10 +280,10 @@ _PROPERTIES = {
 
 
 def operation(world: World, vm: Vm) -> Document:
-    """How the creation of a VM goes on, as `Azure-AsyncOperation` tells it."""
-    shown = {"name": f"{vm.id}.create", "startTime": time(vm.launched_at)}
+    """The status of a VM's creation, as the URL in `Azure-AsyncOperation` returns it."""
+    head = {"name": f"{vm.id}.create", "startTime": time(vm.launched_at)}
     if vm.state is VmState.FAILED:
         code = vm.boot_failure or ""
         error = {"code": code, "message": FAILURES.get(code, "The VM could not be provisioned.")}
-        return shown | {"status": "Failed", "endTime": time(vm.running_at), "error": error}
-    return shown | {"status": "InProgress" if provisioning_state(world, vm) == "Creating" else "Succeeded"}
+        return head | {"status": "Failed", "endTime": time(vm.running_at), "error": error}
+    return head | {"status": "InProgress" if provisioning_state(world, vm) == "Creating" else "Succeeded"}

@@ -15,7 +15,7 @@ from starlette.routing import Route
 from cloudsim.control import models, places, views
 from cloudsim.control.clouds import Cloud
 from cloudsim.control.reading import Endpoint, guarded, read
-from cloudsim.ec2.credentials import Credentials
+from cloudsim.credentials import Credentials
 from cloudsim.world import Fault, FaultMode, World, WorldError
 from cloudsim.world.faults import ANY_OPERATION, BOOT, TOKEN
 
@@ -71,20 +71,20 @@ class ControlApi:
     async def instances(self, request: Request) -> Response:
         """Ground truth. Query: provider, account, region, alive=true|false, id, tag=key:value (repeatable)."""
         now = self._world.advance()
-        wanted = _Wanted(request)
+        filters = _QueryFilters(request)
         items = [
             views.vm(vm, now)
             for vm in self._world.vms.values()
-            if wanted.matches(vm) and wanted.alive in (None, vm.alive)
+            if filters.matches(vm) and filters.alive in (None, vm.alive)
         ]
         return JSONResponse({"items": items})
 
     async def launches(self, request: Request) -> Response:
         """What VMs were launched with, user data among it. Query as for instances."""
         self._world.advance()
-        wanted = _Wanted(request)
-        found = (vm for vm in self._world.vms.values() if wanted.matches(vm) and wanted.alive in (None, vm.alive))
-        return JSONResponse({"items": [views.launch(vm) for vm in found]})
+        filters = _QueryFilters(request)
+        vms = (vm for vm in self._world.vms.values() if filters.matches(vm) and filters.alive in (None, vm.alive))
+        return JSONResponse({"items": [views.launch(vm) for vm in vms]})
 
     async def plant(self, request: Request) -> Response:
         """VMs that no API call made."""
@@ -103,8 +103,8 @@ class ControlApi:
     async def resources(self, request: Request) -> Response:
         """Disks, network interfaces, addresses and firewall groups that exist. Query as for instances."""
         self._world.advance()
-        wanted = _Wanted(request)
-        items = [views.resource(item) for item in self._world.resources.values() if wanted.matches(item)]
+        filters = _QueryFilters(request)
+        items = [views.resource(item) for item in self._world.resources.values() if filters.matches(item)]
         return JSONResponse({"items": items})
 
     async def capacity(self, request: Request) -> Response:
@@ -246,10 +246,10 @@ class ControlApi:
 
     async def calls(self, request: Request) -> Response:
         """API calls since the start or the last reset, by provider and operation: all, or those of a `region`."""
-        wanted = request.query_params.get("region")
+        region_filter = request.query_params.get("region")
         counts: dict[str, Counter[str]] = {provider: Counter() for provider in self._world.catalogs}
         for (provider, operation, region), count in self._world.calls.items():
-            if wanted in (None, region):
+            if region_filter in (None, region):
                 counts[provider][operation] += count
         return JSONResponse(counts)
 
@@ -262,7 +262,7 @@ class ControlApi:
         return Response(status_code=204)
 
 
-class _Wanted:
+class _QueryFilters:
     """Query filters shared by instances and resources."""
 
     def __init__(self, request: Request) -> None:

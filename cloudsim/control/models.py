@@ -194,7 +194,7 @@ class GpusBody(Body):
     """How GPUs are from now on: of the VM `instance_id`, else of VMs launched later, of one type or of all.
 
     The body replaces the earlier condition: what it leaves out is healthy. `visible`: GPUs that the driver shows. `model`: the
-    name that the driver tells. `xids`: error codes since the boot. A reboot clears them and `recovery_action`. `utilization`: percent; None: a busy VM's curve.
+    name that the driver reports. `xids`: error codes since the boot. A reboot clears them and `recovery_action`. `utilization`: percent; None: a busy VM's curve.
     """
 
     provider: str

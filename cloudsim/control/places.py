@@ -60,14 +60,14 @@ def reservation(world: World, body: ReservationBody, account: str) -> Reservatio
 
 def protectable(world: World, provider: str, thing_id: str) -> None:
     """Raises WorldError for an id that is neither a VM nor a resource of this provider."""
-    found = world.vms.get(thing_id) or world.resources.get(thing_id)
-    if found is None or found.provider != provider:
+    thing = world.vms.get(thing_id) or world.resources.get(thing_id)
+    if thing is None or thing.provider != provider:
         raise WorldError(f"{provider} has no VM or resource {thing_id}")
 
 
 def vm(world: World, provider: str, vm_id: str) -> Vm:
     """Any account's VM. Raises WorldError."""
-    found = world.vms.get(vm_id)
-    if found is None or found.provider != provider:
+    named = world.vms.get(vm_id)
+    if named is None or named.provider != provider:
         raise WorldError(f"{provider} has no VM {vm_id}")
-    return found
+    return named

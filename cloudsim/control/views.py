@@ -1,4 +1,4 @@
-"""The world as `/_sim` tells it: JSON, times in RFC 3339 UTC."""
+"""The world as `/_sim` returns it: JSON, times in RFC 3339 UTC."""
 
 from __future__ import annotations
 

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from cloudsim.ec2.credentials import Credentials
-from cloudsim.ec2.encode import Raw
-from cloudsim.ec2.facts import PROVIDER
+from cloudsim.credentials import Credentials
+from cloudsim.ec2.catalog import PROVIDER
+from cloudsim.ec2.encode import EncodedXml
 from cloudsim.world import Fault, Resource, ResourceKind, Vm, World
-from cloudsim.world.shelf import Shelf
+from cloudsim.world.vm_index import VmIndex
 
 Result = dict[str, Any]
 """Output members by the names of botocore's model."""
@@ -20,9 +20,9 @@ Result = dict[str, Any]
 class RenderCache:
     """Encoded VMs by id, good for one revision."""
 
-    _rendered: dict[str, tuple[int, Raw]] = field(default_factory=dict)
+    _rendered: dict[str, tuple[int, EncodedXml]] = field(default_factory=dict)
 
-    def get(self, vm: Vm, render: Callable[[Vm], Raw]) -> Raw:
+    def get(self, vm: Vm, render: Callable[[Vm], EncodedXml]) -> EncodedXml:
         """The VM's XML, rendered when it changed."""
         cached = self._rendered.get(vm.id)
         if cached is not None and cached[0] == vm.revision:
@@ -44,7 +44,7 @@ class Call:
     world: World
     credentials: Credentials
     cache: RenderCache
-    render_reservation: Callable[[Vm], Raw]
+    render_reservation: Callable[[Vm], EncodedXml]
     access_key: str
     account: str
     region: str
@@ -57,7 +57,7 @@ class Call:
         return self.world.now
 
     @property
-    def shelf(self) -> Shelf:
+    def shelf(self) -> VmIndex:
         """The caller's VMs in the region."""
         return self.world.shelf(PROVIDER, self.account, self.region)
 
@@ -81,11 +81,11 @@ class Call:
 
     def resource(self, kind: ResourceKind, resource_id: str) -> Resource | None:
         """One of the caller's resources."""
-        found = self.world.resources.get(resource_id)
+        named = self.world.resources.get(resource_id)
         where = (PROVIDER, self.account, self.region, kind)
-        if found is None or (found.provider, found.account, found.region, found.kind) != where:
+        if named is None or (named.provider, named.account, named.region, named.kind) != where:
             return None
-        return found
+        return named
 
 
 Handler = Callable[[Call], Result]

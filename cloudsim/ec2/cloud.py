@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from cloudsim.control.clouds import Cloud
-from cloudsim.ec2.credentials import DEFAULT_ACCOUNT
-from cloudsim.ec2.facts import QUOTA_NAMES
+from cloudsim.credentials import DEFAULT_ACCOUNT
+from cloudsim.ec2.catalog import QUOTA_NAMES
 from cloudsim.ec2.operations import ACTIONS, EVERY_NAME
-from cloudsim.ec2.plant import plant
+from cloudsim.ec2.seed import plant
 
 AWS = Cloud(
     operations=EVERY_NAME,

@@ -17,7 +17,7 @@ from botocore.model import ListShape, Shape, StructureShape
 Encode = Callable[[Any], str]
 
 
-class Raw(str):
+class EncodedXml(str):
     """Inner XML that is encoded already."""
 
     __slots__ = ()
@@ -88,8 +88,8 @@ class XmlEncoder:
             members[name] = (f"<{tag}>", f"</{tag}>", self._for(member))
             return members[name]
 
-        def encode(value: Mapping[str, Any] | Raw) -> str:
-            if isinstance(value, Raw):
+        def encode(value: Mapping[str, Any] | EncodedXml) -> str:
+            if isinstance(value, EncodedXml):
                 return value
             parts = []
             for name, item in value.items():

@@ -40,10 +40,10 @@ def _tag_test(name: str, test: Callable[[str], bool], tags_of: Callable[[T], Map
 
 def _field_test(test: Callable[[str], bool], field: Callable[[T], str | Iterable[str] | None]) -> Callable[[T], bool]:
     def matches(item: T) -> bool:
-        found = field(item)
-        if found is None or isinstance(found, str):
-            return found is not None and test(found)
-        return any(test(value) for value in found)
+        values = field(item)
+        if values is None or isinstance(values, str):
+            return values is not None and test(values)
+        return any(test(value) for value in values)
 
     return matches
 

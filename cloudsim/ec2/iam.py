@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cloudsim.ec2.call import Call, Result
-from cloudsim.ec2.facts import PROVIDER
+from cloudsim.ec2.catalog import PROVIDER
 
 
 def simulate_principal_policy(call: Call) -> Result:

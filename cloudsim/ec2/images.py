@@ -6,7 +6,7 @@ import hashlib
 from dataclasses import dataclass
 from functools import cache
 
-from cloudsim.ec2.facts import PROVIDER
+from cloudsim.ec2.catalog import PROVIDER
 from cloudsim.world import World
 
 ROOT_DEVICE = "/dev/sda1"

@@ -12,7 +12,7 @@ from cloudsim.ec2.call import Call, Result
 from cloudsim.ec2.errors import AwsError, dry_run
 from cloudsim.ec2.filters import compiled, has_wildcard
 from cloudsim.ec2.paging import page_size, seal, unseal_number
-from cloudsim.ssh.host_keys import public_line
+from cloudsim.host_keys import public_line
 from cloudsim.world import (
     Market,
     Vm,
@@ -34,26 +34,26 @@ _FIELDS: dict[str, Callable[[Vm], str | Iterable[str] | None]] = {
 
 
 def refuse_dry_run(call: Call) -> None:
-    """Everything was in order, but only a test was asked for."""
+    """Raises AwsError DryRunOperation for a valid call that requests only a test."""
     if call.params.get("DryRun"):
         raise dry_run()
 
 
 def require(call: Call, vm_ids: Iterable[str]) -> list[Vm]:
     """The named VMs. Raises AwsError InvalidInstanceID.Malformed or .NotFound, naming all missing ones."""
-    wanted = list(vm_ids)
-    for vm_id in wanted:
+    ids = list(vm_ids)
+    for vm_id in ids:
         if not _INSTANCE_ID.fullmatch(vm_id):
             raise AwsError("InvalidInstanceID.Malformed", f'Invalid id: "{vm_id}" (expecting "i-...")')
-    found = {vm_id: call.vm(vm_id) for vm_id in wanted}
-    missing = [vm_id for vm_id, vm in found.items() if vm is None]
+    by_id = {vm_id: call.vm(vm_id) for vm_id in ids}
+    missing = [vm_id for vm_id, vm in by_id.items() if vm is None]
     if missing:
         names = ", ".join(missing)
         raise AwsError(
             "InvalidInstanceID.NotFound",
             f"The instance IDs '{names}' do not exist" if missing[1:] else f"The instance ID '{names}' does not exist",
         )
-    return [vm for vm in found.values() if vm is not None]
+    return [vm for vm in by_id.values() if vm is not None]
 
 
 def terminate_instances(call: Call) -> Result:
@@ -64,8 +64,8 @@ def terminate_instances(call: Call) -> Result:
     vms = require(call, call.params["InstanceIds"])
     protected = [vm for vm in vms if vm.spec["protected"] and vm.state is not VmState.TERMINATED]
     refuse_dry_run(call)
-    kept = {vm.zone for vm in protected}
-    ended = [_terminate(call, vm) for vm in vms if vm.zone not in kept]
+    kept_zones = {vm.zone for vm in protected}
+    ended = [_terminate(call, vm) for vm in vms if vm.zone not in kept_zones]
     if protected:
         raise AwsError(
             "OperationNotPermitted",
@@ -132,12 +132,12 @@ def _candidates(call: Call, after: int) -> Iterator[Vm]:
 
 
 def _fill(call: Call, vms: Iterator[Vm], size: int) -> tuple[list[Vm], str | None]:
-    found: list[Vm] = []
+    page_vms: list[Vm] = []
     for vm in vms:
-        if len(found) == size:
-            return found, seal(call, str(found[-1].seq))
-        found.append(vm)
-    return found, None
+        if len(page_vms) == size:
+            return page_vms, seal(call, str(page_vms[-1].seq))
+        page_vms.append(vm)
+    return page_vms, None
 
 
 def describe_instance_status(call: Call) -> Result:

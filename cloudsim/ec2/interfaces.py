@@ -7,8 +7,8 @@ from typing import Any
 
 from cloudsim.ec2 import network
 from cloudsim.ec2.call import Call, Result
+from cloudsim.ec2.catalog import PROVIDER
 from cloudsim.ec2.errors import AwsError
-from cloudsim.ec2.facts import PROVIDER
 from cloudsim.ec2.filters import compiled
 from cloudsim.ec2.instances import refuse_dry_run
 from cloudsim.ec2.lookup import named
@@ -40,8 +40,8 @@ def describe_network_interfaces(call: Call) -> Result:
     """Network interfaces by id and filter."""
     nics = named(call, ResourceKind.NETWORK_INTERFACE, call.params.get("NetworkInterfaceIds"))
     matches = compiled(call.params.get("Filters", []), _FIELDS, lambda nic: nic.tags)
-    found, token = page(filter(matches, nics), lambda nic: nic.id, call)
-    return {"NetworkInterfaces": [_interface(call, nic) for nic in found], "NextToken": token}
+    page_items, token = page(filter(matches, nics), lambda nic: nic.id, call)
+    return {"NetworkInterfaces": [_interface(call, nic) for nic in page_items], "NextToken": token}
 
 
 def _interface(call: Call, nic: Resource) -> dict[str, Any]:

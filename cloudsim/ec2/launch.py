@@ -8,11 +8,11 @@ from typing import Any
 
 from cloudsim.ec2 import placement_groups, views
 from cloudsim.ec2.call import Call, Result
+from cloudsim.ec2.catalog import PROVIDER, QUOTA_NAMES
+from cloudsim.ec2.create_requests import read_order
 from cloudsim.ec2.disks import late_refusal
 from cloudsim.ec2.errors import AwsError
-from cloudsim.ec2.facts import PROVIDER, QUOTA_NAMES
 from cloudsim.ec2.instances import refuse_dry_run
-from cloudsim.ec2.orders import read_order
 from cloudsim.ec2.reservations import unusable
 from cloudsim.ec2.spot import check_price
 from cloudsim.ec2.subnets import free_addresses, is_open
@@ -31,7 +31,7 @@ from cloudsim.world import (
 
 
 def launched_vms(params: Mapping[str, Any]) -> int:
-    """How many VMs a call asks for: EC2 counts them against the rate of launched resources."""
+    """How many VMs a call requests: EC2 counts them against the rate of launched resources."""
     return max(1, int(params.get("MaxCount", 1)))
 
 
@@ -81,9 +81,10 @@ def _launch(call: Call, orders: Sequence[Order]) -> list[Vm]:
     except ReservationUnusable as error:
         raise unusable(error) from None
     except ReservationFull as full:
-        wanted = full.reservation.rpartition("/")[2]
+        reservation_id = full.reservation.rpartition("/")[2]
         raise AwsError(
-            "ReservationCapacityExceeded", f"The requested reservation {wanted} does not have sufficient capacity."
+            "ReservationCapacityExceeded",
+            f"The requested reservation {reservation_id} does not have sufficient capacity.",
         ) from None
     except CapacityExhausted as exhausted:
         raise _no_capacity(exhausted) from None

@@ -1,4 +1,4 @@
-"""The network interfaces that RunInstances asks for: one, or one on each network card with EFA."""
+"""The network interfaces that RunInstances requests: one, or one on each network card with EFA."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cloudsim.ec2.call import Call
+from cloudsim.ec2.catalog import EFA_CARDS, ENA_EXPRESS
 from cloudsim.ec2.errors import AwsError, bad_value
-from cloudsim.ec2.facts import EFA_CARDS, ENA_EXPRESS
 from cloudsim.world import NicOrder
 
 Interface = Mapping[str, Any]
@@ -30,30 +30,30 @@ def read(params: Mapping[str, Any], machine: str) -> Sequence[Interface]:
                 f"Network interfaces and an instance-level {what} may not be specified on the same request",
             )
     _check_cards(interfaces, machine)
-    if len(interfaces) > 1 and any("AssociatePublicIpAddress" in one for one in interfaces):
+    if len(interfaces) > 1 and any("AssociatePublicIpAddress" in interface for interface in interfaces):
         raise AwsError(
             "InvalidParameterCombination",
             "The associatePublicIPAddress parameter cannot be specified when launching with multiple network interfaces.",
         )
-    if len({one.get("SubnetId") for one in interfaces}) > 1:
+    if len({interface.get("SubnetId") for interface in interfaces}) > 1:
         raise bad_value("", "NetworkInterfaces.SubnetId", "Interfaces in several subnets are not simulated.")
-    for one in interfaces:
-        _check_type(one, machine)
+    for interface in interfaces:
+        _check_type(interface, machine)
     return interfaces
 
 
 def _check_cards(interfaces: Sequence[Interface], machine: str) -> None:
     """One interface on each card, with device index 0 on the first card and 1 on the others."""
-    cards = [one.get("NetworkCardIndex", 0) for one in interfaces]
+    cards = [interface.get("NetworkCardIndex", 0) for interface in interfaces]
     if cards[0] != 0 or len(set(cards)) < len(cards):
         raise bad_value(cards, "NetworkInterfaces.NetworkCardIndex", "One interface on each network card is simulated.")
     known = {0, *EFA_CARDS.get(machine, ())}
-    for one, card in zip(interfaces, cards, strict=True):
+    for interface, card in zip(interfaces, cards, strict=True):
         if card not in known:
             raise bad_value(card, "NetworkInterfaces.NetworkCardIndex", f"{machine} has no such network card.")
-        if one.get("DeviceIndex", 0) != (0 if card == 0 else 1):
+        if interface.get("DeviceIndex", 0) != (0 if card == 0 else 1):
             raise bad_value(
-                one.get("DeviceIndex"), "NetworkInterfaces.DeviceIndex", "0 on the first card, 1 on others."
+                interface.get("DeviceIndex"), "NetworkInterfaces.DeviceIndex", "0 on the first card, 1 on others."
             )
 
 

@@ -28,10 +28,10 @@ def named(call: Call, kind: ResourceKind, ids: list[str] | None) -> list[Resourc
     """The caller's resources with these ids, all that lists show for None. Raises AwsError for a missing one."""
     if not ids:
         return call.listed(kind)
-    found = []
+    resources = []
     for resource_id in ids:
         resource = call.resource(kind, resource_id)
         if resource is None:
             raise missing(kind, resource_id)
-        found.append(resource)
-    return found
+        resources.append(resource)
+    return resources

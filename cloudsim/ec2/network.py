@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from functools import cache
 
-from cloudsim.ec2.facts import REGIONS
+from cloudsim.ec2.catalog import REGIONS
 
 DEFAULT, SECOND, FULL = "default", "second", "full"
 FREE_ADDRESSES = {DEFAULT: 4_091, SECOND: 8_187, FULL: 0}

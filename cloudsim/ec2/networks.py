@@ -7,8 +7,8 @@ from typing import Any
 
 from cloudsim.ec2 import network
 from cloudsim.ec2.call import Call, Result
+from cloudsim.ec2.catalog import PROVIDER
 from cloudsim.ec2.errors import AwsError, bad_value
-from cloudsim.ec2.facts import PROVIDER
 from cloudsim.ec2.filters import compiled
 from cloudsim.ec2.instances import refuse_dry_run
 from cloudsim.ec2.interfaces import group_ids
@@ -46,7 +46,7 @@ def describe_vpcs(call: Call) -> Result:
         "State": "available",
         "Tags": [],
     }
-    unknown = [wanted for wanted in call.params.get("VpcIds", []) if wanted != vpc]
+    unknown = [vpc_id for vpc_id in call.params.get("VpcIds", []) if vpc_id != vpc]
     if unknown:
         raise AwsError("InvalidVpcID.NotFound", f"The vpc ID '{unknown[0]}' does not exist")
     matches = compiled(call.params.get("Filters", []), _VPC_FIELDS, _no_tags)
@@ -67,14 +67,14 @@ _SUBNET_FIELDS: dict[str, Field] = {
 def describe_subnets(call: Call) -> Result:
     """The subnets of every zone."""
     subnets = network.subnets(call.account, call.region)
-    wanted = call.params.get("SubnetIds") or list(subnets)
-    unknown = [subnet for subnet in wanted if subnet not in subnets]
+    ids = call.params.get("SubnetIds") or list(subnets)
+    unknown = [subnet for subnet in ids if subnet not in subnets]
     if unknown:
         raise AwsError("InvalidSubnetID.NotFound", f"The subnet ID '{unknown[0]}' does not exist")
     matches = compiled(call.params.get("Filters", []), _SUBNET_FIELDS, _no_tags)
-    items = [_subnet(call, subnet, *subnets[subnet]) for subnet in wanted]
-    found, token = page(filter(matches, items), _in_order, call)
-    return {"Subnets": found, "NextToken": token}
+    items = [_subnet(call, subnet, *subnets[subnet]) for subnet in ids]
+    page_items, token = page(filter(matches, items), _in_order, call)
+    return {"Subnets": page_items, "NextToken": token}
 
 
 def _in_order(subnet: Item) -> str:
@@ -116,16 +116,16 @@ def describe_security_groups(call: Call) -> Result:
     default = _default_group(call)
     items = _chosen(call, {item["GroupId"]: item for item in (default, *made)})
     matches = compiled(call.params.get("Filters", []), _GROUP_FIELDS, _tags_of)
-    found, token = page(filter(matches, items), lambda item: item["GroupId"], call)
-    return {"SecurityGroups": found, "NextToken": token}
+    page_items, token = page(filter(matches, items), lambda item: item["GroupId"], call)
+    return {"SecurityGroups": page_items, "NextToken": token}
 
 
 def _chosen(call: Call, by_id: dict[str, Item]) -> list[Item]:
-    wanted, names = call.params.get("GroupIds"), call.params.get("GroupNames")
-    for group_id in wanted or []:
+    ids, names = call.params.get("GroupIds"), call.params.get("GroupNames")
+    for group_id in ids or []:
         if group_id not in by_id:
             raise missing(ResourceKind.SECURITY_GROUP, group_id)
-    chosen = [by_id[group_id] for group_id in wanted] if wanted else list(by_id.values())
+    chosen = [by_id[group_id] for group_id in ids] if ids else list(by_id.values())
     return [item for item in chosen if not names or item["GroupName"] in names]
 
 
@@ -217,18 +217,18 @@ def authorize_security_group_egress(call: Call) -> Result:
 
 def _authorize(call: Call, rules: str, *, is_egress: bool) -> Result:
     group = _own_group(call)
-    wanted = call.params.get("IpPermissions")
-    if not wanted:
+    rules_given = call.params.get("IpPermissions")
+    if not rules_given:
         raise bad_value("", "ipPermissions", "Rules are given as IpPermissions here.")
-    permissions = [_permission(call, raw) for raw in wanted]
+    permissions = [_permission(call, raw) for raw in rules_given]
     standing = group.spec.get(rules, [])
     if any(permission in standing for permission in permissions):
         raise AwsError("InvalidPermission.Duplicate", "the specified rule already exists")
     refuse_dry_run(call)
     group.spec[rules] = [*standing, *permissions]
     call.world.touch_resource(group.id)
-    shown = [_rule(call, group, raw, is_egress=is_egress) for raw in permissions]
-    return {"Return": True, "SecurityGroupRules": shown}
+    answer_rules = [_rule(call, group, raw, is_egress=is_egress) for raw in permissions]
+    return {"Return": True, "SecurityGroupRules": answer_rules}
 
 
 def _permission(call: Call, raw: Item) -> Item:

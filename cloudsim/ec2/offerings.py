@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from cloudsim.ec2.call import Call, Result
+from cloudsim.ec2.catalog import ENA_EXPRESS, PROVIDER, REGIONS, ZONE_ID_PREFIX
 from cloudsim.ec2.errors import AwsError, bad_value
-from cloudsim.ec2.facts import ENA_EXPRESS, PROVIDER, REGIONS, ZONE_ID_PREFIX
 from cloudsim.ec2.filters import compiled
 from cloudsim.ec2.images import OWNER, OWNER_ALIAS, ROOT_DEVICE, ROOT_GIB, Image, available
 from cloudsim.ec2.paging import page
@@ -95,10 +95,10 @@ def describe_instance_type_offerings(call: Call) -> Result:
     elif kind != "availability-zone":
         raise bad_value(kind, "locationType")
     matches = compiled(call.params.get("Filters", []), _OFFERING_FIELDS)
-    found, token = page(filter(matches, sold), lambda pair: f"{pair[1]}/{pair[0]}", call)
+    page_items, token = page(filter(matches, sold), lambda pair: f"{pair[1]}/{pair[0]}", call)
     return {
         "InstanceTypeOfferings": [
-            {"InstanceType": machine, "LocationType": kind, "Location": place} for place, machine in found
+            {"InstanceType": machine, "LocationType": kind, "Location": place} for place, machine in page_items
         ],
         "NextToken": token,
     }
@@ -129,8 +129,8 @@ def describe_instance_types(call: Call) -> Result:
         )
     matches = compiled(call.params.get("Filters", []), _TYPE_FIELDS)
     machines = [call.world.machine(PROVIDER, name) for name in named or sold]
-    found, token = page(filter(matches, machines), lambda machine: machine.name, call, most=_TYPES_PER_PAGE)
-    return {"InstanceTypes": [_machine(machine) for machine in found], "NextToken": token}
+    page_items, token = page(filter(matches, machines), lambda machine: machine.name, call, most=_TYPES_PER_PAGE)
+    return {"InstanceTypes": [_machine(machine) for machine in page_items], "NextToken": token}
 
 
 def _machine(machine: MachineType) -> dict[str, Any]:
@@ -202,8 +202,8 @@ def describe_images(call: Call) -> Result:
         return {"Images": []}
     matches = compiled(call.params.get("Filters", []), _IMAGE_FIELDS)
     chosen = [known[image_id] for image_id in named] if named else known.values()
-    found, token = page(filter(matches, chosen), lambda image: image.id, call)
-    return {"Images": [_image(image) for image in found], "NextToken": token}
+    page_items, token = page(filter(matches, chosen), lambda image: image.id, call)
+    return {"Images": [_image(image) for image in page_items], "NextToken": token}
 
 
 def _image(image: Image) -> dict[str, Any]:

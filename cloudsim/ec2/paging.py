@@ -61,5 +61,5 @@ def page(
     after = unseal(call, token) if token else ""
     size = page_size(call.params, most=most)
     rest = sorted((item for item in items if key(item) > after), key=key)
-    found = list(islice(rest, size))
-    return found, seal(call, key(found[-1])) if len(rest) > size else None
+    page_items = list(islice(rest, size))
+    return page_items, seal(call, key(page_items[-1])) if len(rest) > size else None

@@ -7,8 +7,8 @@ from typing import Any
 
 from cloudsim.ec2 import existing
 from cloudsim.ec2.call import Call, Result
+from cloudsim.ec2.catalog import PROVIDER
 from cloudsim.ec2.errors import AwsError, bad_value, dry_run
-from cloudsim.ec2.facts import PROVIDER
 from cloudsim.ec2.filters import compiled
 from cloudsim.ec2.tag_rules import read_tags
 from cloudsim.ec2.views import tag_list
@@ -52,7 +52,7 @@ def create_placement_group(call: Call) -> Result:
         spec={"name": name},
     )
     call.world.add_resource(group)
-    return {"PlacementGroup": _shown(group)}
+    return {"PlacementGroup": _view(group)}
 
 
 def describe_placement_groups(call: Call) -> Result:
@@ -65,7 +65,7 @@ def describe_placement_groups(call: Call) -> Result:
     names, ids = params.get("GroupNames"), params.get("GroupIds")
     return {
         "PlacementGroups": [
-            _shown(group)
+            _view(group)
             for group in call.listed(ResourceKind.PLACEMENT_GROUP)
             if matches(group) and (not names or group.spec["name"] in names) and (not ids or group.id in ids)
         ]
@@ -119,7 +119,7 @@ def _find(call: Call, name: str) -> Resource | None:
     return next((group for group in groups if group.spec["name"] == name), None)
 
 
-def _shown(group: Resource) -> dict[str, Any]:
+def _view(group: Resource) -> dict[str, Any]:
     return {
         "GroupName": group.spec["name"],
         "GroupId": group.id,

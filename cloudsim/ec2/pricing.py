@@ -8,8 +8,8 @@ from decimal import Decimal
 from typing import Any
 
 from cloudsim.ec2.call import Call, Result
+from cloudsim.ec2.catalog import PROVIDER
 from cloudsim.ec2.errors import AwsError
-from cloudsim.ec2.facts import PROVIDER
 from cloudsim.ec2.paging import page
 
 _PAGE = 100
@@ -19,7 +19,7 @@ _SYSTEMS = {"Linux": Decimal(1), "Windows": Decimal("1.2")}
 _VOLUMES = {"gp2": Decimal("0.11"), "gp3": Decimal("0.09")}
 """USD for a GiB and month."""
 _ADDRESS = Decimal("0.006")
-"""USD an hour. These prices are not those of the adapter's list, so that a test can tell them apart."""
+"""USD an hour. These prices are not those of the adapter's list, so that a test can distinguish them."""
 _RESERVED = Decimal("0.6")
 _LOCAL_ZONES = {"us-west-2": Decimal("1.2")}
 """Regions with a Local Zone, and what its machines cost of the region's price. Both carry the same region code."""
@@ -30,27 +30,27 @@ def get_products(call: Call) -> Result:
     service = call.params.get("ServiceCode")
     if service not in ("AmazonEC2", "AmazonVPC"):
         raise AwsError("InvalidParameterException", "Only the products of AmazonEC2 and AmazonVPC are simulated.")
-    wanted = {one["Field"]: one["Value"] for one in call.params.get("Filters", []) if one["Type"] == "TERM_MATCH"}
-    if len(wanted) != len(call.params.get("Filters", [])):
+    filters = {term["Field"]: term["Value"] for term in call.params.get("Filters", []) if term["Type"] == "TERM_MATCH"}
+    if len(filters) != len(call.params.get("Filters", [])):
         raise AwsError("InvalidParameterException", "Only filters of type TERM_MATCH are simulated.")
     sold = [
-        one
-        for one in (*_products(call, wanted), *_parts(call))
-        if one["serviceCode"] == service
-        if all(_facts(one).get(k) == v for k, v in wanted.items())
+        product
+        for product in (*_products(call, filters), *_parts(call))
+        if product["serviceCode"] == service
+        if all(_facts(product).get(k) == v for k, v in filters.items())
     ]
-    found, token = page(sold, lambda one: str(one["product"]["sku"]), call, most=_PAGE)
-    result: Result = {"FormatVersion": "aws_v1", "PriceList": [json.dumps(one) for one in found]}
+    page_items, token = page(sold, lambda product: str(product["product"]["sku"]), call, most=_PAGE)
+    result: Result = {"FormatVersion": "aws_v1", "PriceList": [json.dumps(product) for product in page_items]}
     return {**result, "NextToken": token} if token else result
 
 
-def _products(call: Call, wanted: Mapping[str, str]) -> Iterator[dict[str, Any]]:
+def _products(call: Call, filters: Mapping[str, str]) -> Iterator[dict[str, Any]]:
     catalog = call.world.catalogs[PROVIDER]
     for region, zones in catalog.regions.items():
-        if wanted.get("regionCode", region) != region:
+        if filters.get("regionCode", region) != region:
             continue
         here = {name for zone, name in catalog.offered if zone in zones}
-        for name in here.intersection([wanted["instanceType"]] if "instanceType" in wanted else here):
+        for name in here.intersection([filters["instanceType"]] if "instanceType" in filters else here):
             for system, factor in _SYSTEMS.items():
                 yield _product(region, name, system, catalog.offers[zones[0], name].on_demand * factor)
                 if region in _LOCAL_ZONES:

@@ -16,7 +16,7 @@ from botocore.model import OperationModel, ServiceModel
 
 from cloudsim.ec2.call import Result
 from cloudsim.ec2.decode import QueryDecoder
-from cloudsim.ec2.encode import Raw, XmlEncoder
+from cloudsim.ec2.encode import EncodedXml, XmlEncoder
 from cloudsim.ec2.errors import JSON_THROTTLED, THROTTLED, AwsError
 
 XML = "text/xml;charset=UTF-8"
@@ -106,10 +106,10 @@ class Ec2Protocol(Protocol):
         """EC2 has a code of its own for it."""
         return AwsError("UnauthorizedOperation", f"You are not authorized to perform this operation: {action}")
 
-    def renderer(self, shape_name: str) -> Callable[[dict[str, Any]], Raw]:
+    def renderer(self, shape_name: str) -> Callable[[dict[str, Any]], EncodedXml]:
         """Encodes values of one shape ahead of the answer they go into."""
         shape = self.model.shape_for(shape_name)
-        return lambda value: Raw(self._encoder.encode(shape, value))
+        return lambda value: EncodedXml(self._encoder.encode(shape, value))
 
 
 class QueryProtocol(Protocol):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from cloudsim.ec2.call import Call, Result
+from cloudsim.ec2.catalog import PROVIDER, QUOTA_NAMES
 from cloudsim.ec2.errors import AwsError
-from cloudsim.ec2.facts import PROVIDER, QUOTA_NAMES
 from cloudsim.ec2.paging import page
 
 _PAGE = 100

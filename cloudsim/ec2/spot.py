@@ -7,8 +7,8 @@ from decimal import Decimal
 from typing import Any
 
 from cloudsim.ec2.call import Call, Result
+from cloudsim.ec2.catalog import PROVIDER
 from cloudsim.ec2.errors import AwsError
-from cloudsim.ec2.facts import PROVIDER
 from cloudsim.ec2.filters import compiled
 from cloudsim.ec2.paging import page
 from cloudsim.ec2.views import tag_list
@@ -79,22 +79,22 @@ _FIELDS: dict[str, Callable[[Vm], str | Iterable[str] | None]] = {
 def describe_spot_instance_requests(call: Call) -> Result:
     """Requests of VMs that are still listed."""
     listed = [vm for vm in call.shelf.after(0) if vm.market is Market.SPOT and vm.visible_at <= call.now]
-    wanted = call.params.get("SpotInstanceRequestIds")
-    if wanted:
-        listed = _named(listed, wanted)
+    request_ids = call.params.get("SpotInstanceRequestIds")
+    if request_ids:
+        listed = _named(listed, request_ids)
     matches = compiled(call.params.get("Filters", []), _FIELDS, lambda vm: vm.spec["spot"]["tags"])
-    found, token = page(filter(matches, listed), lambda vm: f"{vm.seq:020}", call)
-    return {"SpotInstanceRequests": [_request(vm) for vm in found], "NextToken": token}
+    page_items, token = page(filter(matches, listed), lambda vm: f"{vm.seq:020}", call)
+    return {"SpotInstanceRequests": [_request(vm) for vm in page_items], "NextToken": token}
 
 
-def _named(listed: list[Vm], wanted: list[str]) -> list[Vm]:
+def _named(listed: list[Vm], request_ids: list[str]) -> list[Vm]:
     by_id = {vm.spec["spot"]["id"]: vm for vm in listed}
-    missing = [request_id for request_id in wanted if request_id not in by_id]
+    missing = [request_id for request_id in request_ids if request_id not in by_id]
     if missing:
         raise AwsError(
             "InvalidSpotInstanceRequestID.NotFound", f"The spot instance request ID '{missing[0]}' does not exist"
         )
-    return [by_id[request_id] for request_id in wanted]
+    return [by_id[request_id] for request_id in request_ids]
 
 
 def _request(vm: Vm) -> dict[str, Any]:
@@ -142,7 +142,7 @@ def describe_spot_price_history(call: Call) -> Result:
         and _PRODUCT in products
         and matches(place)
     ]
-    found, token = page(places, lambda place: f"{place[1]}/{place[0]}", call)
+    page_items, token = page(places, lambda place: f"{place[1]}/{place[0]}", call)
     since = call.now - call.now % _PRICE_PERIOD_SECONDS
     return {
         "SpotPriceHistory": [
@@ -153,7 +153,7 @@ def describe_spot_price_history(call: Call) -> Result:
                 "SpotPrice": f"{_price(call, *place):.6f}",
                 "Timestamp": since,
             }
-            for place in found
+            for place in page_items
         ],
         "NextToken": token or "",
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cloudsim.ec2 import network
 from cloudsim.ec2.call import Call
-from cloudsim.ec2.facts import PROVIDER
+from cloudsim.ec2.catalog import PROVIDER
 
 
 def is_open(call: Call, subnet: str) -> bool:

@@ -66,8 +66,8 @@ def _apply(call: Call, thing: Taggable, changes: Changes) -> None:
     if isinstance(thing, Vm):
         call.world.retag(thing, changes)
         return
-    kept = {key: value for key, value in _tags(thing).items() if key not in changes}
-    tags = {**kept, **{key: value for key, value in changes.items() if value is not None}}
+    unchanged = {key: value for key, value in _tags(thing).items() if key not in changes}
+    tags = {**unchanged, **{key: value for key, value in changes.items() if value is not None}}
     if isinstance(thing, _SpotRequest):
         thing.vm.spec["spot"]["tags"] = tags
         call.world.touch(thing.vm)
@@ -129,11 +129,11 @@ _FIELDS: dict[str, Callable[[_Tag], str | Iterable[str] | None]] = {
 def describe_tags(call: Call) -> Result:
     """Every tag of the caller's things in the region."""
     matches = compiled(call.params.get("Filters", []), _FIELDS, lambda tag: tag.as_map)
-    found, token = page(filter(matches, _all(call)), lambda tag: f"{tag.resource_id}/{tag.key}", call)
+    page_items, token = page(filter(matches, _all(call)), lambda tag: f"{tag.resource_id}/{tag.key}", call)
     return {
         "Tags": [
             {"ResourceId": tag.resource_id, "ResourceType": tag.resource_type, "Key": tag.key, "Value": tag.value}
-            for tag in found
+            for tag in page_items
         ],
         "NextToken": token,
     }

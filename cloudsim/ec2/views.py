@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from cloudsim.ec2 import network
-from cloudsim.ec2.facts import PROVIDER
+from cloudsim.ec2.catalog import PROVIDER
 from cloudsim.ec2.images import ROOT_DEVICE
 from cloudsim.world import Market, Resource, ResourceKind, Vm, VmState, World
 

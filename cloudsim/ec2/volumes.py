@@ -31,8 +31,8 @@ def describe_volumes(call: Call) -> Result:
     """Volumes by id and filter."""
     volumes = named(call, ResourceKind.VOLUME, call.params.get("VolumeIds"))
     matches = compiled(call.params.get("Filters", []), _FIELDS, lambda volume: volume.tags)
-    found, token = page(filter(matches, volumes), lambda volume: volume.id, call)
-    return {"Volumes": [_volume(volume) for volume in found], "NextToken": token}
+    page_items, token = page(filter(matches, volumes), lambda volume: volume.id, call)
+    return {"Volumes": [_volume(volume) for volume in page_items], "NextToken": token}
 
 
 def _volume(volume: Resource) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from cloudsim.gce import operations
 from cloudsim.gce.call import Call, Result
+from cloudsim.gce.create_requests import read_order
 from cloudsim.gce.errors import GceError, invalid
 from cloudsim.gce.instances import (
     LATE,
@@ -19,14 +20,13 @@ from cloudsim.gce.instances import (
     refuse,
     require_free_name,
 )
-from cloudsim.gce.orders import read_order
 from cloudsim.world import CapacityExhausted, Order, Vm, batches
 
 MOST_VMS = 1_000
 
 
 def insert(call: Call) -> Result:
-    """Accepts the VMs and answers one operation; what becomes of each VM is told in the operations of its group."""
+    """Accepts the VMs and returns one operation. The operations of its group report the outcome of each VM."""
     orders = _orders(call)
     vms = batches.replayed(call.world, orders)
     if not vms:

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from cloudsim.gce.catalog import PROVIDER
 from cloudsim.gce.errors import GceError, not_found
-from cloudsim.gce.facts import PROVIDER
 from cloudsim.gce.names import Names
 from cloudsim.world import Fault, Resource, ResourceKind, Vm, World
 
@@ -65,22 +65,22 @@ class Call:
 
     def vm(self) -> Vm:
         """The VM that the path names, by name or number. Raises GceError notFound."""
-        wanted = self.path["instance"]
-        found = self.names.find(self.project, self.zone, wanted)
-        if found is None or not is_shown(found, self.now):
-            raise not_found(f"projects/{self.project}/zones/{self.zone}/instances/{wanted}")
-        return found
+        name = self.path["instance"]
+        named = self.names.find(self.project, self.zone, name)
+        if named is None or not is_shown(named, self.now):
+            raise not_found(f"projects/{self.project}/zones/{self.zone}/instances/{name}")
+        return named
 
-    def resource(self, kind: ResourceKind, wanted: str) -> Resource:
+    def resource(self, kind: ResourceKind, name_or_id: str) -> Resource:
         """One of the project's resources, by name or number. Raises GceError notFound."""
-        for one in self.world.resources_of(PROVIDER, self.project, self.region, kind):
-            if one.zone == self.zone and wanted in (one.id, one.spec["name"]):
-                return one
-        raise not_found(f"projects/{self.project}/{kind}/{wanted}")
+        for candidate in self.world.resources_of(PROVIDER, self.project, self.region, kind):
+            if candidate.zone == self.zone and name_or_id in (candidate.id, candidate.spec["name"]):
+                return candidate
+        raise not_found(f"projects/{self.project}/{kind}/{name_or_id}")
 
-    def check_fingerprint(self, given: str, current: str) -> None:
+    def check_fingerprint(self, fingerprint: str, current: str) -> None:
         """Raises GceError conditionNotMet when somebody else has changed it since."""
-        if given != current:
+        if fingerprint != current:
             raise GceError("conditionNotMet", "Labels fingerprint either invalid or resource labels have changed")
 
 

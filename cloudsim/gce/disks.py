@@ -9,7 +9,7 @@ from cloudsim.gce import links, operations, views
 from cloudsim.gce.call import Call, Result
 from cloudsim.gce.errors import GceError
 from cloudsim.gce.labels import check as check_labels
-from cloudsim.gce.listing import Kind, Listed, after, aggregated, asked, flat
+from cloudsim.gce.listing import Kind, ListEntry, after, aggregated, asked, flat
 from cloudsim.world import Resource, ResourceKind
 
 KIND = Kind("disk", "disks")
@@ -23,8 +23,8 @@ def get(call: Call) -> Result:
 
 def list_(call: Call) -> Result:
     """One page of a zone's disks."""
-    found = (one for one in _listed(call) if one.zone == call.zone)
-    return flat(call, KIND, found, f"zones/{call.zone}/disks")
+    entries = (entry for entry in _listed(call) if entry.zone == call.zone)
+    return flat(call, KIND, entries, f"zones/{call.zone}/disks")
 
 
 def aggregated_list(call: Call) -> Result:
@@ -32,15 +32,15 @@ def aggregated_list(call: Call) -> Result:
     return aggregated(call, KIND, _listed(call), AGGREGATED)
 
 
-def _listed(call: Call) -> Iterator[Listed]:
+def _listed(call: Call) -> Iterator[ListEntry]:
     start = after(call)
     chosen = asked(call)
     label, name = chosen.exact("labels."), chosen.exact("name")
-    for position, one in enumerate(views.disks_of(call.world, call.project), start=1):
-        if name is not None and one.spec["name"] not in name[1]:
+    for position, disk in enumerate(views.disks_of(call.world, call.project), start=1):
+        if name is not None and disk.spec["name"] not in name[1]:
             continue
-        if position > start and (label is None or one.tags.get(label[0]) in label[1]):
-            yield Listed(position, one.zone, partial(views.disk, call.world, one))
+        if position > start and (label is None or disk.tags.get(label[0]) in label[1]):
+            yield ListEntry(position, disk.zone, partial(views.disk, call.world, disk))
 
 
 def delete(call: Call) -> Result:

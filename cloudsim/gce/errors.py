@@ -1,4 +1,4 @@
-"""Google's errors: what travels as an HTTP answer, and what is told inside an operation."""
+"""Google's errors: those that are an HTTP answer, and those inside an operation."""
 
 from __future__ import annotations
 

@@ -26,18 +26,18 @@ class Term:
 
     def matches(self, item: Mapping[str, Any]) -> bool:
         """The item, as the API shows it, fulfils it."""
-        found = _value(item, self.field)
+        value = _value(item, self.field)
         match self.operator:
             case "=":
-                return found == self.value
+                return value == self.value
             case "!=":
-                return found != self.value
+                return value != self.value
             case ":":
-                return found is not None
+                return value is not None
             case "eq":
-                return found is not None and re.fullmatch(self.value, found) is not None
+                return value is not None and re.fullmatch(self.value, value) is not None
             case _:
-                return found is None or re.fullmatch(self.value, found) is None
+                return value is None or re.fullmatch(self.value, value) is None
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,16 +49,16 @@ class Filter:
 
     def matches(self, item: Mapping[str, Any]) -> bool:
         """Everything matches the empty filter."""
-        found = (term.matches(item) for term in self.terms)
-        return any(found) if self.either else all(found)
+        matched = (term.matches(item) for term in self.terms)
+        return any(matched) if self.either else all(matched)
 
     def exact(self, prefix: str) -> tuple[str, list[str]] | None:
         """(field without `prefix`, values) when only items with one of these values can match."""
         chosen = [term for term in self.terms if term.operator == "=" and term.field.startswith(prefix)]
         if not chosen or (self.either and (len(chosen) < len(self.terms) or len({term.field for term in chosen}) > 1)):
             return None
-        wanted = chosen if self.either else chosen[:1]
-        return wanted[0].field.removeprefix(prefix), [term.value for term in wanted]
+        exact_terms = chosen if self.either else chosen[:1]
+        return exact_terms[0].field.removeprefix(prefix), [term.value for term in exact_terms]
 
 
 def parse(text: str | None) -> Filter:
@@ -94,9 +94,9 @@ def _term(text: str) -> Term:
 
 def _value(item: Mapping[str, Any], field: str) -> str | None:
     """The text at a dotted path; a label's key may hold no dot."""
-    found: Any = item
+    value: Any = item
     for name in field.split("."):
-        found = found.get(name) if isinstance(found, Mapping) else None
-    if isinstance(found, bool):
-        return str(found).lower()
-    return None if found is None else str(found)
+        value = value.get(name) if isinstance(value, Mapping) else None
+    if isinstance(value, bool):
+        return str(value).lower()
+    return None if value is None else str(value)

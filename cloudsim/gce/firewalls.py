@@ -8,9 +8,9 @@ from ipaddress import ip_network
 
 from cloudsim.gce import existing, links, operations, views
 from cloudsim.gce.call import Call, Result
+from cloudsim.gce.catalog import PROVIDER
 from cloudsim.gce.errors import GceError, invalid
-from cloudsim.gce.facts import PROVIDER
-from cloudsim.gce.listing import Kind, Listed, after, flat
+from cloudsim.gce.listing import Kind, ListEntry, after, flat
 from cloudsim.world import Resource, ResourceKind
 
 KIND = Kind("firewall", "items")
@@ -21,7 +21,7 @@ def insert(call: Call) -> Result:
     """Raises GceError alreadyExists for a name that is taken."""
     body = call.body
     name = body.get("name", "")
-    if any(one.spec["name"] == name for one in _rules(call)):
+    if any(rule.spec["name"] == name for rule in _rules(call)):
         raise GceError(
             "alreadyExists", f"The resource 'projects/{call.project}/global/firewalls/{name}' already exists"
         )
@@ -30,7 +30,7 @@ def insert(call: Call) -> Result:
         raise invalid("resource.network", f"'{body['network']}'. The network must exist in the rule's own project.")
     if len(body.get("description", "")) > _LONGEST_DESCRIPTION:
         raise invalid("resource.description", f"must be no longer than {_LONGEST_DESCRIPTION} characters.")
-    if len({ip_network(one).version for one in body.get("sourceRanges", [])}) > 1:
+    if len({ip_network(source).version for source in body.get("sourceRanges", [])}) > 1:
         raise invalid("resource.sourceRanges", "IPv4 and IPv6 ranges cannot stand in one rule.")
     number = str((1 << 60) | call.world.rng.getrandbits(60))
     rule = Resource(
@@ -58,11 +58,11 @@ def list_(call: Call) -> Result:
     return flat(call, KIND, _listed(call), "global/firewalls")
 
 
-def _listed(call: Call) -> Iterator[Listed]:
+def _listed(call: Call) -> Iterator[ListEntry]:
     start = after(call)
-    for position, one in enumerate(_rules(call), start=1):
+    for position, rule in enumerate(_rules(call), start=1):
         if position > start:
-            yield Listed(position, "", partial(views.firewall, one))
+            yield ListEntry(position, "", partial(views.firewall, rule))
 
 
 def delete(call: Call) -> Result:

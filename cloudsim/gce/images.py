@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from cloudsim.gce import links
 from cloudsim.gce.call import API, Call, Result
+from cloudsim.gce.catalog import PROVIDER
 from cloudsim.gce.errors import not_found
-from cloudsim.gce.facts import PROVIDER
 from cloudsim.world import World
 
 _RELEASES = ("20260918", "20261016", "20261113")
@@ -46,7 +46,7 @@ class Image:
         """As other resources refer to it."""
         return f"{API}/projects/{self.project}/global/images/{self.name}"
 
-    def shown(self) -> Result:
+    def view(self) -> Result:
         """`compute#image`."""
         day = f"{self.release[:4]}-{self.release[4:6]}-{self.release[6:]}"
         return {
@@ -74,7 +74,7 @@ IMAGES = tuple(
 
 def newest(project: str, family: str) -> Image | None:
     """The family's latest release."""
-    return next((one for one in reversed(IMAGES) if (one.project, one.family) == (project, family)), None)
+    return next((image for image in reversed(IMAGES) if (image.project, image.family) == (project, family)), None)
 
 
 def named(path: str) -> Image | None:
@@ -82,23 +82,23 @@ def named(path: str) -> Image | None:
     project, _, rest = path.partition("/global/images/")
     if rest.startswith("family/"):
         return newest(project, rest.removeprefix("family/"))
-    return next((one for one in IMAGES if (one.project, one.name) == (project, rest)), None)
+    return next((image for image in IMAGES if (image.project, image.name) == (project, rest)), None)
 
 
 def get(call: Call) -> Result:
     """images.get. Raises GceError notFound."""
-    return _shown(call, named(f"{call.project}/global/images/{call.path['image']}"), call.path["image"])
+    return _answer(call, named(f"{call.project}/global/images/{call.path['image']}"), call.path["image"])
 
 
 def get_from_family(call: Call) -> Result:
     """images.getFromFamily. Raises GceError notFound."""
-    return _shown(call, newest(call.project, call.path["family"]), call.path["family"])
+    return _answer(call, newest(call.project, call.path["family"]), call.path["family"])
 
 
-def _shown(call: Call, image: Image | None, what: str) -> Result:
+def _answer(call: Call, image: Image | None, what: str) -> Result:
     if image is None or is_removed(call.world, image):
         raise not_found(f"projects/{call.project}/global/images/{what}")
-    return image.shown()
+    return image.view()
 
 
 def is_removed(world: World, image: Image) -> bool:

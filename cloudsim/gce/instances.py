@@ -9,11 +9,11 @@ from functools import partial
 
 from cloudsim.gce import links, operations, views
 from cloudsim.gce.call import Call, Result, is_shown
+from cloudsim.gce.catalog import OVERALL, PROVIDER
+from cloudsim.gce.create_requests import read_order
 from cloudsim.gce.errors import GceError, is_operation_code, not_found
-from cloudsim.gce.facts import OVERALL, PROVIDER
 from cloudsim.gce.labels import check as check_labels
-from cloudsim.gce.listing import Kind, Listed, after, aggregated, asked, flat
-from cloudsim.gce.orders import read_order
+from cloudsim.gce.listing import Kind, ListEntry, after, aggregated, asked, flat
 from cloudsim.gce.places import overall_limit, overall_used
 from cloudsim.world import (
     CapacityExhausted,
@@ -39,7 +39,7 @@ _UP = frozenset({VmState.PENDING, VmState.RUNNING})
 
 
 def insert(call: Call) -> Result:
-    """Accepts a VM and answers the operation; that there is no room for it is told inside the operation."""
+    """Accepts a VM and returns the operation, which also reports a lack of capacity."""
     order = read_order(call)
     vm = call.world.replay(order) or _new(call, order)
     return operations.insertion(vm, call.now)
@@ -67,10 +67,10 @@ def refusal_code(call: Call) -> str | None:
 
 def check_overall_quota(call: Call, orders: Sequence[Order]) -> None:
     """Raises QuotaExceeded when the GPUs of all regions together would be too many."""
-    wanted = sum(call.world.machine(PROVIDER, order.instance_type).counted for order in orders)
+    requested = sum(call.world.machine(PROVIDER, order.instance_type).counted for order in orders)
     used, limit = overall_used(call), overall_limit(call)
-    if used + wanted > limit:
-        raise QuotaExceeded(OVERALL, limit, used, wanted)
+    if used + requested > limit:
+        raise QuotaExceeded(OVERALL, limit, used, requested)
 
 
 def left_behind(call: Call, order: Order) -> Order:
@@ -147,8 +147,8 @@ def set_labels(call: Call) -> Result:
     """Replaces all labels, if they are still those of the fingerprint."""
     vm = call.vm()
     call.check_fingerprint(str(call.body.get("labelFingerprint")), links.fingerprint(sorted(vm.tags.items())))
-    wanted = check_labels(call.body.get("labels", {}))
-    call.world.retag(vm, {**dict.fromkeys(vm.tags), **wanted})
+    new_labels = check_labels(call.body.get("labels", {}))
+    call.world.retag(vm, {**dict.fromkeys(vm.tags), **new_labels})
     return operations.at_once(call, "setLabels", _link(call, vm), vm.id)
 
 
@@ -163,8 +163,8 @@ def get(call: Call) -> Result:
 
 def list_(call: Call) -> Result:
     """One page of a zone's VMs."""
-    found = (one for one in _listed(call, [call.region]) if one.zone == call.zone)
-    return flat(call, KIND, found, f"zones/{call.zone}/instances")
+    entries = (entry for entry in _listed(call, [call.region]) if entry.zone == call.zone)
+    return flat(call, KIND, entries, f"zones/{call.zone}/instances")
 
 
 def aggregated_list(call: Call) -> Result:
@@ -173,18 +173,18 @@ def aggregated_list(call: Call) -> Result:
     return aggregated(call, KIND, _listed(call, call.world.catalogs[PROVIDER].regions), AGGREGATED)
 
 
-def _listed(call: Call, regions: Iterable[str]) -> Iterator[Listed]:
+def _listed(call: Call, regions: Iterable[str]) -> Iterator[ListEntry]:
     """Oldest first, beyond the last page; only those with a label when the filter names one exactly."""
     label = asked(call).exact("labels.")
     shelves = [call.world.shelf(PROVIDER, call.project, region) for region in regions]
-    found = [shelf.after(after(call), shelf.with_tag(*label) if label else None) for shelf in shelves]
-    for vm in heapq.merge(*found, key=lambda vm: vm.seq):
+    lists = [shelf.after(after(call), shelf.with_tag(*label) if label else None) for shelf in shelves]
+    for vm in heapq.merge(*lists, key=lambda vm: vm.seq):
         if is_shown(vm, call.now):
-            yield Listed(vm.seq, vm.zone, partial(_render, call, vm))
+            yield ListEntry(vm.seq, vm.zone, partial(_render, call, vm))
 
 
 def _render(call: Call, vm: Vm) -> Result:
-    return call.cache.get(vm, lambda one: views.instance(call.world, one))
+    return call.cache.get(vm, lambda cached: views.instance(call.world, cached))
 
 
 def guest_attributes(call: Call) -> Result:

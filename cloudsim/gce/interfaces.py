@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cloudsim.gce import existing, links
+from cloudsim.gce.catalog import GVNIC_ONLY, family
 from cloudsim.gce.errors import invalid, not_found
-from cloudsim.gce.facts import GVNIC_ONLY, family
 from cloudsim.world import MachineType
 
 RDMA_PREFIX = "rdma-"

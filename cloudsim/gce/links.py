@@ -32,7 +32,7 @@ def last(link: str) -> str:
 
 
 def rfc3339(moment: float) -> str:
-    """A time as Google tells it, in its own time zone."""
+    """A time as Google writes it, in its own time zone."""
     return datetime.fromtimestamp(moment, UTC).astimezone(_PACIFIC).isoformat(timespec="milliseconds")
 
 

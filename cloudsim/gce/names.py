@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cloudsim.gce.facts import PROVIDER
+from cloudsim.gce.catalog import PROVIDER
 from cloudsim.world import Vm, World
 
 

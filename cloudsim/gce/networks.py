@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from cloudsim.gce import links
 from cloudsim.gce.call import API, Call, Result
+from cloudsim.gce.catalog import PROVIDER, REGIONS
 from cloudsim.gce.errors import not_found
-from cloudsim.gce.facts import PROVIDER, REGIONS
 
 
 def network(call: Call) -> Result:

@@ -1,4 +1,4 @@
-"""Operations: what Compute Engine answers to a change, and tells of a VM's life afterwards.
+"""Operations: what Compute Engine returns for a change, and reports of a VM's life afterwards.
 
 Those of a VM are read off the VM itself, so they last as long as the world remembers it; all others are done at once and
 not remembered.
@@ -12,10 +12,10 @@ from typing import Any
 
 from cloudsim.gce import links
 from cloudsim.gce.call import Call, Result
+from cloudsim.gce.catalog import PROVIDER
 from cloudsim.gce.errors import not_found
-from cloudsim.gce.facts import PROVIDER
 from cloudsim.gce.filters import Filter
-from cloudsim.gce.listing import Kind, Listed, after, aggregated, asked, flat
+from cloudsim.gce.listing import Kind, ListEntry, after, aggregated, asked, flat
 from cloudsim.world import QUEUE_ENDED, Vm, VmState
 
 AGGREGATED = "globalOperations.aggregatedList"
@@ -78,8 +78,8 @@ def bulk_insertion(call: Call, first: Vm) -> Result | None:
         return None
     vms = [call.world.vms[vm_id] for vm_id in record["vms"] if vm_id in call.world.vms]
     inserts = [insertion(vm, call.now) for vm in vms]
-    failed = [one for one in inserts if "error" in one]
-    running = [one for one in inserts if one["status"] != "DONE"]
+    failed = [insert for insert in inserts if "error" in insert]
+    running = [insert for insert in inserts if insert["status"] != "DONE"]
     created = len(inserts) - len(failed) - len(running)
     rolled_back = sum(vm.end_code == ROLLBACK for vm in vms)
     ended = None if running else max(_insert_ended_at(vm) for vm in vms)
@@ -105,13 +105,13 @@ def bulk_insertion(call: Call, first: Vm) -> Result | None:
 def _summary(least: int, failed: Sequence[Result]) -> Result:
     """The error of a bulkInsert that has not created enough VMs: first that, then why, each code once."""
     text = f"Requested minimum count of {least} VMs could not be created."
-    causes = {one["code"]: one for insert in failed for one in insert["error"]["errors"]}
+    causes = {error["code"]: error for insert in failed for error in insert["error"]["errors"]}
     return _error([{"code": "VM_MIN_COUNT_NOT_REACHED", "message": text}, *causes.values()])
 
 
 def _error(errors: Sequence[Result]) -> Result:
     unavailable = {"httpErrorStatusCode": 503, "httpErrorMessage": "SERVICE UNAVAILABLE"}
-    return {"error": {"errors": [dict(one) for one in errors]}, **unavailable}
+    return {"error": {"errors": [dict(error) for error in errors]}, **unavailable}
 
 
 def _insert_ended_at(vm: Vm) -> float:
@@ -208,11 +208,11 @@ def _vms(call: Call, chosen: Filter) -> Iterable[Vm]:
 
 def get(call: Call) -> Result:
     """One operation by name or number. Raises GceError notFound."""
-    wanted = call.path["operation"]
-    for one in every(call, Filter()):
-        if wanted in (one["id"], one["name"]):
-            return one
-    raise not_found(f"projects/{call.project}/zones/{call.zone}/operations/{wanted}")
+    name_or_id = call.path["operation"]
+    for operation in every(call, Filter()):
+        if name_or_id in (operation["id"], operation["name"]):
+            return operation
+    raise not_found(f"projects/{call.project}/zones/{call.zone}/operations/{name_or_id}")
 
 
 def list_(call: Call) -> Result:
@@ -225,8 +225,8 @@ def aggregated_list(call: Call) -> Result:
     return aggregated(call, _KIND, _listed(call), AGGREGATED)
 
 
-def _listed(call: Call) -> Iterator[Listed]:
+def _listed(call: Call) -> Iterator[ListEntry]:
     start = after(call)
-    for position, one in enumerate(every(call, asked(call)), start=1):
+    for position, operation in enumerate(every(call, asked(call)), start=1):
         if position > start:
-            yield Listed(position, links.last(one["zone"]), partial(dict, one))
+            yield ListEntry(position, links.last(operation["zone"]), partial(dict, operation))

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from cloudsim.gce.call import Call, Result
+from cloudsim.gce.catalog import PROVIDER
 from cloudsim.gce.errors import GceError
-from cloudsim.gce.facts import PROVIDER
 
 _VERBS = {"insert": "create", "aggregatedList": "list", "bulkInsert": "create"}
 _FREE = frozenset({"services.skus.list", "projects.testIamPermissions", "subnetworks.testIamPermissions", "token"})
@@ -44,7 +44,7 @@ def check(call: Call, operation: str) -> None:
 
 
 def test_iam_permissions(call: Call) -> Result:
-    """Those asked for that the caller has. Google leaves the list out when there are none."""
+    """The requested permissions that the caller has. Google leaves the list out when there are none."""
     asked = call.body.get("permissions", [])
     held = [permission for permission in asked if (PROVIDER, permission) not in call.world.restrictions.denied]
     return {"permissions": held} if held else {}

@@ -7,9 +7,9 @@ from functools import partial
 
 from cloudsim.gce import links, views
 from cloudsim.gce.call import API, Call, Result
+from cloudsim.gce.catalog import METRICS, OVERALL, PROVIDER, SPOT_PREFIX, UNTOLD, accelerator, machine_type
 from cloudsim.gce.errors import not_found
-from cloudsim.gce.facts import METRICS, OVERALL, PROVIDER, SPOT_PREFIX, UNTOLD, accelerator, machine_type
-from cloudsim.gce.listing import Kind, Listed, after, aggregated, flat
+from cloudsim.gce.listing import Kind, ListEntry, after, aggregated, flat
 
 MACHINE_TYPES = Kind("machineType", "machineTypes")
 ACCELERATOR_TYPES = Kind("acceleratorType", "acceleratorTypes")
@@ -19,7 +19,7 @@ _UNCOUNTED = tuple(
     {"metric": metric, "limit": 40_960.0, "usage": 0.0}
     for metric in ("A2_CPUS", "SSD_TOTAL_GB", "HDB_TOTAL_GB", "LOCAL_SSD_TOTAL_GB", "IN_USE_ADDRESSES")
 )
-"""Limits that Google tells and that no launch here counts against."""
+"""Limits that Google reports and that no launch here counts against."""
 _EPOCH = "1969-12-31T16:00:00.000-08:00"
 
 
@@ -43,7 +43,7 @@ def region(call: Call) -> Result:
     zones = call.world.catalogs[PROVIDER].regions.get(name)
     if zones is None:
         raise not_found(f"projects/{call.project}/regions/{name}")
-    told = [prefix + metric for metric in METRICS for prefix in ("", SPOT_PREFIX) if prefix + metric not in UNTOLD]
+    reported = [prefix + metric for metric in METRICS for prefix in ("", SPOT_PREFIX) if prefix + metric not in UNTOLD]
     return {
         "kind": "compute#region",
         "id": links.number("region", name),
@@ -52,7 +52,7 @@ def region(call: Call) -> Result:
         "description": name,
         "status": "UP",
         "zones": [links.zonal(call.project, zone) for zone in zones],
-        "quotas": [*(_quota(call, name, metric) for metric in told), *_UNCOUNTED],
+        "quotas": [*(_quota(call, name, metric) for metric in reported), *_UNCOUNTED],
         "selfLink": links.regional(call.project, name),
     }
 
@@ -84,10 +84,10 @@ def zones(call: Call) -> Result:
     facts = call.world.catalogs[PROVIDER]
     start = after(call)
 
-    def listed() -> Iterator[Listed]:
+    def listed() -> Iterator[ListEntry]:
         for position, zone in enumerate(facts.zones, start=1):
             if position > start:
-                yield Listed(position, zone, partial(_zone, call, zone))
+                yield ListEntry(position, zone, partial(_zone, call, zone))
 
     return flat(call, ZONES, listed(), "zones")
 
@@ -108,22 +108,22 @@ def _zone(call: Call, name: str) -> Result:
 def machine_types(call: Call) -> Result:
     """machineTypes.aggregatedList: what each zone sells."""
     machines = {(zone, machine_type(name)): name for zone, name in sorted(call.world.offered[PROVIDER])}
-    shown = {
+    views_by_place = {
         (zone, kind): partial(views.machine_type, call.world, call.project, zone, name)
         for (zone, kind), name in machines.items()
     }
-    return aggregated(call, MACHINE_TYPES, _listed(call, shown), MACHINE_TYPES_AGGREGATED)
+    return aggregated(call, MACHINE_TYPES, _listed(call, views_by_place), MACHINE_TYPES_AGGREGATED)
 
 
 def accelerator_types(call: Call) -> Result:
     """acceleratorTypes.aggregatedList: which GPUs each zone has."""
     kinds = {(zone, accelerator(name)[0]) for zone, name in call.world.offered[PROVIDER]}
-    shown = {(zone, kind): partial(views.accelerator_type, call.project, zone, kind) for zone, kind in kinds}
-    return aggregated(call, ACCELERATOR_TYPES, _listed(call, shown), "acceleratorTypes.aggregatedList")
+    views_by_place = {(zone, kind): partial(views.accelerator_type, call.project, zone, kind) for zone, kind in kinds}
+    return aggregated(call, ACCELERATOR_TYPES, _listed(call, views_by_place), "acceleratorTypes.aggregatedList")
 
 
-def _listed(call: Call, shown: Mapping[tuple[str, str], Callable[[], Result]]) -> Iterator[Listed]:
+def _listed(call: Call, views_by_place: Mapping[tuple[str, str], Callable[[], Result]]) -> Iterator[ListEntry]:
     start = after(call)
-    for position, (zone, kind) in enumerate(sorted(shown), start=1):
+    for position, (zone, kind) in enumerate(sorted(views_by_place), start=1):
         if position > start:
-            yield Listed(position, zone, shown[zone, kind])
+            yield ListEntry(position, zone, views_by_place[zone, kind])

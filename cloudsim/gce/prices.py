@@ -10,8 +10,8 @@ from decimal import Decimal
 from typing import Any
 
 from cloudsim.gce.call import Call, Result
+from cloudsim.gce.catalog import GIB, PROVIDER, REGIONS, family
 from cloudsim.gce.errors import GceError, not_found
-from cloudsim.gce.facts import GIB, PROVIDER, REGIONS, family
 from cloudsim.world import Catalog, Market, World
 
 SERVICE = "6F81-5844-456A"
@@ -40,7 +40,7 @@ _RATES = {
     "G2": {Market.ON_DEMAND: ("0.024988", "0.002927"), Market.SPOT: ("0.0105", "0.00123")},
     "G4": {Market.ON_DEMAND: ("0.04891", "0.00587"), Market.SPOT: ("0.02446", "0.00294")},
 }
-_GPUS = {gpu: one for one, (_, gpu) in reversed(_FAMILIES.items())}
+_GPUS = {gpu: machine_family for machine_family, (_, gpu) in reversed(_FAMILIES.items())}
 """By the GPU's name, the first family that has it."""
 _AMERICAN = {"Nvidia H100 80GB Mega GPU": "Nvidia H100 80GB Plus GPU"}
 """What Google calls a GPU in the Americas."""
@@ -58,7 +58,7 @@ _ADDRESSES = {
     "External IP Charge on a Standard VM": Decimal("0.006"),
     "External IP Charge on a Spot Preemptible VM": Decimal("0.003"),
 }
-"""USD an hour. These prices are not those of the adapter's list, so that a test can tell them apart."""
+"""USD an hour. These prices are not those of the adapter's list, so that a test can distinguish them."""
 _USAGE = {Market.ON_DEMAND: "OnDemand", Market.SPOT: "Preemptible"}
 
 
@@ -84,8 +84,8 @@ def _all(world: World) -> Iterator[Result]:
                 for group, usd in zip(("Core", "Ram"), rates[market], strict=True):
                     description = f"{_instance(name, market)} Instance {group} running in {region}"
                     yield _sku(description, group, _USAGE[market], region, Decimal(usd))
-            for gpu, one in _GPUS.items():
-                rate = _gpu_rate(catalog, region, one, market)
+            for gpu, machine_family in _GPUS.items():
+                rate = _gpu_rate(catalog, region, machine_family, market)
                 rate *= 1 if market is Market.ON_DEMAND else world.spot_factor(PROVIDER, region)
                 name = _gpu(_AMERICAN.get(gpu, gpu) if region.startswith("us-") else gpu, market)
                 yield _sku(f"{name} running in {region}", "GPU", _USAGE[market], region, rate)
@@ -115,7 +115,7 @@ def _gpu(name: str, market: Market) -> str:
 
 def _gpu_rate(catalog: Catalog, region: str, of_family: str, market: Market) -> Decimal:
     """What is left of the price of the family's smallest type."""
-    machine = next(one for name, one in catalog.machines.items() if family(name) == of_family)
+    machine = next(candidate for name, candidate in catalog.machines.items() if family(name) == of_family)
     offer = catalog.offers[catalog.regions[region][0], machine.name]
     instance = _FAMILIES[of_family][0]
     core, ram = (Decimal(rate) for rate in (_RATES[instance][market] if instance is not None else (0, 0)))

@@ -7,9 +7,9 @@ from typing import Any
 
 from cloudsim.gce import links
 from cloudsim.gce.call import Call, Result
+from cloudsim.gce.catalog import PROVIDER, accelerator
+from cloudsim.gce.catalog import machine_type as machine_type_of
 from cloudsim.gce.errors import invalid, not_found
-from cloudsim.gce.facts import PROVIDER, accelerator
-from cloudsim.gce.facts import machine_type as machine_type_of
 from cloudsim.world import Reservation
 
 FLEX_START = "FLEX_START"
@@ -22,23 +22,23 @@ Body = Mapping[str, Any]
 def get(call: Call) -> Result:
     """One reservation by name. Raises GceError notFound."""
     name = call.path["reservation"]
-    found = _find(call, name)
-    if found is None:
+    reservation = _find(call, name)
+    if reservation is None:
         raise not_found(f"projects/{call.project}/zones/{call.zone}/reservations/{name}")
-    gpu, gpus = accelerator(found.instance_type)
-    ends = {} if found.ends_at is None else {"deleteAtTime": links.rfc3339(found.ends_at)}
+    gpu, gpus = accelerator(reservation.instance_type)
+    ends = {} if reservation.ends_at is None else {"deleteAtTime": links.rfc3339(reservation.ends_at)}
     return {
         "kind": "compute#reservation",
-        "id": links.number("reservation", found.key),
-        "name": found.id,
-        "zone": links.zonal(call.project, found.zone),
-        "status": "READY" if found.is_active(call.now) else "CREATING",
+        "id": links.number("reservation", reservation.key),
+        "name": reservation.id,
+        "zone": links.zonal(call.project, reservation.zone),
+        "status": "READY" if reservation.is_active(call.now) else "CREATING",
         "specificReservationRequired": True,
         "specificReservation": {
-            "count": str(found.total),
-            "inUseCount": str(found.total - call.world.free_machines(found)),
+            "count": str(reservation.total),
+            "inUseCount": str(reservation.total - call.world.free_machines(reservation)),
             "instanceProperties": {
-                "machineType": machine_type_of(found.instance_type),
+                "machineType": machine_type_of(reservation.instance_type),
                 "guestAccelerators": [{"acceleratorType": gpu, "acceleratorCount": gpus}],
             },
         },
@@ -47,8 +47,8 @@ def get(call: Call) -> Result:
 
 
 def _find(call: Call, name: str) -> Reservation | None:
-    found = call.world.reservations.get(f"{PROVIDER}/{call.project}/{name}")
-    return found if found is not None and found.zone == call.zone else None
+    reservation = call.world.reservations.get(f"{PROVIDER}/{call.project}/{name}")
+    return reservation if reservation is not None and reservation.zone == call.zone else None
 
 
 def target(call: Call) -> str | None:
@@ -59,10 +59,10 @@ def target(call: Call) -> str | None:
     values = affinity.get("values", [])
     if affinity.get("key") != _BY_NAME or len(values) != 1:
         raise invalid("resource.reservationAffinity", f"It must name one reservation by the key {_BY_NAME}.")
-    found = _find(call, links.last(values[0]))
-    if found is None:
+    reservation = _find(call, links.last(values[0]))
+    if reservation is None:
         raise invalid("resource.reservationAffinity.values[0]", f"Specified reservation '{values[0]}' does not exist.")
-    return found.key
+    return reservation.key
 
 
 def longest_queue(body: Body) -> float | None:

@@ -7,9 +7,9 @@ from functools import partial
 
 from cloudsim.gce import links, operations
 from cloudsim.gce.call import Call, Result
+from cloudsim.gce.catalog import PROVIDER
 from cloudsim.gce.errors import GceError, invalid, not_found
-from cloudsim.gce.facts import PROVIDER
-from cloudsim.gce.listing import Kind, Listed, after, flat
+from cloudsim.gce.listing import Kind, ListEntry, after, flat
 from cloudsim.world import Resource, ResourceKind
 
 KIND = Kind("resourcePolicy", "items")
@@ -20,7 +20,7 @@ _NOT_COMPACT = ("n1-",)
 def insert(call: Call) -> Result:
     """Raises GceError alreadyExists for a name that is taken in the region."""
     body, name = call.body, call.body.get("name", "")
-    if any(one.spec["name"] == name for one in _policies(call)):
+    if any(policy.spec["name"] == name for policy in _policies(call)):
         raise GceError("alreadyExists", f"The resource '{_path(call, name)}' already exists")
     placement = body.get("groupPlacementPolicy")
     if placement is None or {**_COLLOCATED, **placement} != placement or set(placement) - {"collocation", "vmCount"}:
@@ -50,11 +50,11 @@ def list_(call: Call) -> Result:
     return flat(call, KIND, _listed(call), f"regions/{call.region}/resourcePolicies")
 
 
-def _listed(call: Call) -> Iterator[Listed]:
+def _listed(call: Call) -> Iterator[ListEntry]:
     start = after(call)
-    for position, one in enumerate(_policies(call), start=1):
+    for position, policy in enumerate(_policies(call), start=1):
         if position > start:
-            yield Listed(position, "", partial(_view, call, one))
+            yield ListEntry(position, "", partial(_view, call, policy))
 
 
 def delete(call: Call) -> Result:
@@ -73,15 +73,15 @@ def of_instance(call: Call, machine: str, *, is_name: bool) -> str | None:
 
     Raises GceError for a policy that does not exist, is of another region, or does not fit the machine.
     """
-    wanted: list[str] = call.body.get("resourcePolicies", [])
-    if not wanted:
+    policies: list[str] = call.body.get("resourcePolicies", [])
+    if not policies:
         return None
-    if len(wanted) > 1 or is_name != ("/" not in wanted[0]):
-        raise invalid("resource.resourcePolicies", f"'{wanted[0]}'. One policy, a name here and a link there.")
-    if not is_name and f"projects/{call.project}/regions/{call.region}/" not in wanted[0]:
-        raise invalid("resource.resourcePolicies", f"'{wanted[0]}'. It must be in the region of the instance.")
-    name = links.last(wanted[0])
-    if all(one.spec["name"] != name for one in _policies(call)):
+    if len(policies) > 1 or is_name != ("/" not in policies[0]):
+        raise invalid("resource.resourcePolicies", f"'{policies[0]}'. One policy, a name here and a link there.")
+    if not is_name and f"projects/{call.project}/regions/{call.region}/" not in policies[0]:
+        raise invalid("resource.resourcePolicies", f"'{policies[0]}'. It must be in the region of the instance.")
+    name = links.last(policies[0])
+    if all(policy.spec["name"] != name for policy in _policies(call)):
         raise not_found(_path(call, name))
     if machine.startswith(_NOT_COMPACT):
         raise invalid("resource.resourcePolicies", f"Compact placement is not supported for '{machine}'.")
@@ -101,11 +101,11 @@ def _link(call: Call, name: str) -> str:
 
 
 def _policy(call: Call) -> Resource:
-    wanted = call.path["resourcePolicy"]
-    for one in _policies(call):
-        if wanted in (one.id, one.spec["name"]):
-            return one
-    raise not_found(_path(call, wanted))
+    name_or_id = call.path["resourcePolicy"]
+    for policy in _policies(call):
+        if name_or_id in (policy.id, policy.spec["name"]):
+            return policy
+    raise not_found(_path(call, name_or_id))
 
 
 def _policies(call: Call) -> Iterator[Resource]:

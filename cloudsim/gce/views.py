@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from cloudsim.gce import links
-from cloudsim.gce.facts import PROVIDER, accelerator
-from cloudsim.gce.facts import machine_type as machine_type_of
+from cloudsim.gce.catalog import PROVIDER, accelerator
+from cloudsim.gce.catalog import machine_type as machine_type_of
 from cloudsim.gce.interfaces import network_of
 from cloudsim.world import Resource, ResourceKind, Vm, VmState, World
 
@@ -39,7 +39,9 @@ def instance(world: World, vm: Vm) -> Json:
         "canIpForward": False,
         "networkInterfaces": [_interface(vm), *_further_interfaces(vm)],
         "disks": [
-            _attached(world.resources[one], index) for index, one in enumerate(vm.resources) if one in world.resources
+            _attached(world.resources[resource_id], index)
+            for index, resource_id in enumerate(vm.resources)
+            if resource_id in world.resources
         ],
         "metadata": {
             "kind": "compute#metadata",
@@ -77,7 +79,7 @@ def _accelerators(vm: Vm) -> list[Json]:
 
 
 def _interface(vm: Vm) -> Json:
-    shown: Json = {
+    document: Json = {
         "kind": "compute#networkInterface",
         "name": "nic0",
         "network": vm.spec["network"],
@@ -86,12 +88,12 @@ def _interface(vm: Vm) -> Json:
         "stackType": "IPV4_ONLY",
     }
     if vm.spec.get("nic_type") is not None:
-        shown["nicType"] = vm.spec["nic_type"]
+        document["nicType"] = vm.spec["nic_type"]
     if vm.public_ip is not None:
         access: Json = {"kind": "compute#accessConfig", "type": "ONE_TO_ONE_NAT", "name": "External NAT"}
         address = {"natIP": vm.public_ip} if vm.state is not VmState.PENDING else {}
-        shown["accessConfigs"] = [{**access, "networkTier": "PREMIUM", **address}]
-    return shown
+        document["accessConfigs"] = [{**access, "networkTier": "PREMIUM", **address}]
+    return document
 
 
 def _further_interfaces(vm: Vm) -> Iterator[Json]:
@@ -152,7 +154,7 @@ def disk(world: World, of: Resource) -> Json:
 
 
 def firewall(of: Resource) -> Json:
-    """`compute#firewall`: what was asked for, and what the cloud adds."""
+    """`compute#firewall`: the request, and what the cloud adds."""
     return {
         "kind": "compute#firewall",
         "id": of.id,
@@ -165,20 +167,20 @@ def firewall(of: Resource) -> Json:
 def machine_type(world: World, project: str, zone: str, name: str) -> Json:
     """`compute#machineType` of a world's machine."""
     facts = world.machine(PROVIDER, name)
-    shown = machine_type_of(name)
+    machine = machine_type_of(name)
     built_in = [{"guestAcceleratorType": facts.gpu.name, "guestAcceleratorCount": facts.gpu.count}]
     return {
         "kind": "compute#machineType",
-        "id": links.number("machineType", shown),
+        "id": links.number("machineType", machine),
         "creationTimestamp": _EPOCH,
-        "name": shown,
+        "name": machine,
         "description": f"{facts.vcpus} vCPUs, {facts.memory_mib // 1024} GB RAM",
         "guestCpus": facts.vcpus,
         "memoryMb": facts.memory_mib,
         "zone": zone,
-        "selfLink": links.zonal(project, zone, "machineTypes", shown),
+        "selfLink": links.zonal(project, zone, "machineTypes", machine),
         "isSharedCpu": False,
-        **({"accelerators": built_in} if shown == name else {}),
+        **({"accelerators": built_in} if machine == name else {}),
     }
 
 
@@ -199,4 +201,8 @@ def accelerator_type(project: str, zone: str, name: str) -> Json:
 def disks_of(world: World, project: str) -> list[Resource]:
     """The project's disks, oldest first."""
     where = (PROVIDER, project, ResourceKind.VOLUME)
-    return [one for one in world.resources.values() if (one.provider, one.account, one.kind) == where]
+    return [
+        resource
+        for resource in world.resources.values()
+        if (resource.provider, resource.account, resource.kind) == where
+    ]

@@ -39,7 +39,7 @@ _LOADER = re.compile(rb'^URL, DIGEST = "(https?://[^"\\]+)", "([0-9a-f]{64})"$',
 class _Agent:
     """The agent of one VM. `served`: the boot and the mode that it runs for; None: it does not run yet.
 
-    `told`: the condition of the GPUs that it has reported, or that its process has been told of.
+    `reported`: the condition of the GPUs that it has reported, or that its process has received.
     """
 
     vm: Vm
@@ -47,11 +47,11 @@ class _Agent:
     config: dict[str, Any]
     served: tuple[float | None, AgentMode] | None = None
     process: AgentProcess | None = None
-    told: GpuCondition = HEALTHY
-    told_at: float = 0.0
+    reported: GpuCondition = HEALTHY
+    reported_at: float = 0.0
 
     @property
-    def wanted(self) -> tuple[float | None, AgentMode]:
+    def target(self) -> tuple[float | None, AgentMode]:
         return self.vm.booted_at, self.vm.gpus.agent
 
 
@@ -106,18 +106,18 @@ class GpuAgents:
         if vm.state is not VmState.RUNNING or self._world.vms.get(vm.id) is not vm:
             del self._agents[vm.id]
             await self._end(agent)
-        elif agent.served != agent.wanted:
+        elif agent.served != agent.target:
             await self._end(agent)
-            agent.served, agent.told = agent.wanted, vm.gpus
+            agent.served, agent.reported = agent.target, vm.gpus
             if vm.gpus.agent is not AgentMode.OFF:
                 await self._serve(agent, folder, http)
         elif agent.process is not None:
             for line in agent.process.new_lines():
                 self._world.print_line(vm, line)
-            if agent.told != vm.gpus or self._world.clock() - agent.told_at > _TELL_SECONDS:
+            if agent.reported != vm.gpus or self._world.clock() - agent.reported_at > _TELL_SECONDS:
                 self._tell(agent, agent.process)
-        elif agent.told != vm.gpus and vm.gpus.agent is AgentMode.ON:
-            agent.told = vm.gpus
+        elif agent.reported != vm.gpus and vm.gpus.agent is AgentMode.ON:
+            agent.reported = vm.gpus
             self._start(self._report(agent, self._proof(agent), http))
 
     async def _serve(self, agent: _Agent, folder: Path, http: httpx.AsyncClient) -> None:
@@ -131,14 +131,14 @@ class GpuAgents:
                 return
             root = Path(tempfile.mkdtemp(dir=folder))
             agent.process = AgentProcess(root, {**agent.files, AGENT: loaded})
-            agent.told_at = self._world.clock()
+            agent.reported_at = self._world.clock()
             network = agent.vm.gpus.agent is AgentMode.ON
             await agent.process.start(state(agent.vm, self._devices(agent.vm)), network=network)
         else:
             self._start(self._prove(agent, http))
 
     def _tell(self, agent: _Agent, process: AgentProcess) -> None:
-        agent.told, agent.told_at = agent.vm.gpus, self._world.clock()
+        agent.reported, agent.reported_at = agent.vm.gpus, self._world.clock()
         process.tell(state(agent.vm, self._devices(agent.vm)))
 
     async def _end(self, agent: _Agent) -> None:
@@ -169,7 +169,7 @@ class GpuAgents:
                     answer = await http.post(f"{url}/v1/agent/proof", json=made, headers=headers)
                 except (httpx.HTTPError, httpx.InvalidURL):
                     answer = None
-                if (answer is not None and not answer.is_server_error) or agent.wanted != boot or not vm.alive:
+                if (answer is not None and not answer.is_server_error) or agent.target != boot or not vm.alive:
                     return
                 await asyncio.sleep(_PAUSE_SECONDS)
 
@@ -187,13 +187,13 @@ class GpuAgents:
 
 def _agent_of(vm: Vm) -> _Agent | None:
     """The agent that the VM's user data ask for. None also where its reports would leave this machine."""
-    found = files(vm)
+    vm_files = files(vm)
     try:
-        config = json.loads(found[CONFIG])
-        near = AGENT in found and bool(config["token"]) and is_near(config)
+        config = json.loads(vm_files[CONFIG])
+        near = AGENT in vm_files and bool(config["token"]) and is_near(config)
     except (KeyError, ValueError, TypeError, AttributeError):
         return None
-    return _Agent(vm, found, config) if near else None
+    return _Agent(vm, vm_files, config) if near else None
 
 
 async def _loaded(program: bytes, http: httpx.AsyncClient) -> bytes | None:

@@ -1,4 +1,4 @@
-"""The GPUs of a simulated VM as its driver tells of them: facts of the type, its condition, and a load over time. Pure."""
+"""The GPUs of a simulated VM as its driver reports them: facts of the type, its condition, and a load over time. Pure."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _IDLE_CELSIUS, _CELSIUS_PER_PERCENT = 31, 0.42
 class _Model(NamedTuple):
     """`part`: of the type's own name. `most_mib`: the model of types with so much memory at most.
 
-    `record`: the class in `records`; `name` and `memory_mib`: where the driver tells others. `watts` and `mhz`: at full load.
+    `record`: the class in `records`; `name` and `memory_mib`: where the driver reports others. `watts` and `mhz`: at full load.
     """
 
     part: str
@@ -55,7 +55,7 @@ _MODELS = (
     _Model("RTX PRO 6000", 98_304, "L4", 600, 2_430, "NVIDIA RTX PRO 6000 Blackwell Server Edition", 97_887),
     _Model("MI300X", 196_608, "H200", 750, 2_100, "AMD Instinct MI300X", 196_592),
 )
-"""What NVML (for the last one, amd-smi) calls the GPUs of the catalogues, and how much memory it tells of."""
+"""What NVML (for the last one, amd-smi) calls the GPUs of the catalogues, and how much memory it reports."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -124,7 +124,7 @@ class FakeCuda(_Library):
         return self._copy(size)
 
     def cuMemcpyDtoH_v2(self, target: Any, source: Any, size: Any) -> int:
-        base = max((one for one in DEVICES.contents if one <= _int(source)), default=0)
+        base = max((address for address in DEVICES.contents if address <= _int(source)), default=0)
         width, bits = DEVICES.contents.get(base, (4, 0))
         data = bits.to_bytes(width, "little") * (_int(size) // width)
         ctypes.memmove(target, data, len(data))
@@ -179,7 +179,7 @@ class FakeCublas(_Library):
 
     def cublasGemmEx(self, handle: Any, *arguments: Any) -> int:
         """C = alpha · A · B. The arguments are those of cuBLAS, in its order."""
-        m, n, k = (_int(one) for one in arguments[2:5])
+        m, n, k = (_int(argument) for argument in arguments[2:5])
         a, kind, b, c, c_kind = (_int(arguments[place]) for place in (6, 7, 9, 13, 14))
         rate = self._gpus().record.tflops.get(_NAMES[kind])
         if rate is None:

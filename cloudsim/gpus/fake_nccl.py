@@ -63,9 +63,9 @@ class FakeNcclCluster(FakeNccl):
             self._sums = []
         return _OK
 
-    def _exchange(self, said: Any) -> Any:
+    def _exchange(self, message: Any) -> Any:
         """Waits until all ranks have said as much."""
-        self._lines.write(json.dumps(said) + "\n")
+        self._lines.write(json.dumps(message) + "\n")
         self._lines.flush()
         return json.loads(self._lines.readline())
 
@@ -76,9 +76,9 @@ def _add_up(server: socket.socket) -> None:
     ranks, world = 0, 1
     while ranks < world:
         lines = server.accept()[0].makefile("rw")
-        said = json.loads(lines.readline())
-        ranks, world = ranks + said["ranks"], said["world"]
-        joined.insert(len(joined) if said["pid"] == os.getpid() else 0, lines)
+        hello = json.loads(lines.readline())
+        ranks, world = ranks + hello["ranks"], hello["world"]
+        joined.insert(len(joined) if hello["pid"] == os.getpid() else 0, lines)
     _answer(joined, 0)
     while True:
         heard = [lines.readline() for lines in joined]

@@ -1,8 +1,8 @@
 """Runs the agent of a lease on a machine without a GPU: `python -m cloudsim.gpus.fake_nvml STATE.json AGENT_FILE args…`.
 
 The runner replaces `ctypes.CDLL` for libnvidia-ml, libcuda, libcublas and libnccl with Python functions over the state
-file, writes the host's files that the agent reads below the `--root` of its arguments (`dev/kmsg`, `proc/stat`,
-`proc/meminfo`, `proc/uptime`, `proc/sys/kernel/random/boot_id`), and then runs the agent's `main(arguments)`.
+file. It writes the host's files that the agent reads below the `--root` of its arguments (`dev/kmsg`, `proc/stat`,
+`proc/meminfo`, `proc/uptime`, `proc/sys/kernel/random/boot_id`). Then it runs the agent's `main(arguments)`.
 The agent writes its console line to `dev/ttyS0` and its state to `run/gpulease` below the same root. Typical use:
 
     python -m cloudsim.gpus.fake_nvml DIR/gpus.json DIR/usr/local/sbin/gpulease-agent run --root DIR --interval 1
@@ -26,12 +26,21 @@ rename). Every field may be missing:
 | `nccl` | true | false: no NCCL |
 | `gpus` | `{}` | `{"3": {…}}`: fields of GPU 3 that differ from the fields below |
 
-Fields of GPUs, for all of them or in `gpus`: `uuid`, `name`, `memory_mib`, `memory_used_mib`, `utilization` (0),
-`memory_utilization`, `power_w`, `temperature_c`, `sm_clock_mhz`, `throttle` (1: idle), `ecc_uncorrected` (0),
-`remap_failed` (false), `remap_pending` (false), `recovery_action` (`"none"`, one of `state.RECOVERY_ACTIONS`; `null`
-in the file means the default, `"unsupported"` an old driver), `nvlinks`, `nvlinks_up`, `lost` (true: each
-call about this GPU returns "GPU is lost"), `matmul` (`"failed"`: a multiplication gives a wrong result), `rate` (1.0:
-the factor on the class's benchmark figures).
+Fields of GPUs, for all of them or in `gpus`:
+
+| field | default | meaning |
+|---|---|---|
+| `uuid` | derived from `seed` | |
+| `name`, `memory_mib`, `power_w`, `temperature_c`, `sm_clock_mhz`, `nvlinks` | of `model` | |
+| `nvlinks_up` | `nvlinks` | |
+| `memory_used_mib` | 3 | |
+| `utilization`, `memory_utilization`, `ecc_uncorrected` | 0 | |
+| `throttle` | 1 | 1: idle |
+| `remap_failed`, `remap_pending` | false | |
+| `recovery_action` | `"none"` | one of `state.RECOVERY_ACTIONS`; `null`: the default; `"unsupported"`: an old driver |
+| `lost` | false | true: each call about this GPU returns "GPU is lost" |
+| `matmul` | `"passed"` | `"failed"`: a multiplication gives a wrong result |
+| `rate` | 1.0 | the factor on the class's benchmark figures |
 """
 
 from __future__ import annotations

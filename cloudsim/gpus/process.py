@@ -50,7 +50,7 @@ class AgentProcess:
             )
 
     def tell(self, state: dict[str, Any]) -> None:
-        """What the driver tells from now on."""
+        """Sets what the driver reports from now on."""
         fresh = self._root / "gpus.json.new"
         fresh.write_text(json.dumps(state), encoding="utf-8")
         fresh.replace(self._root / "gpus.json")

@@ -1,4 +1,4 @@
-"""The proof of a VM without a process of its own: what the agent would tell of the same devices. Pure."""
+"""The proof of a VM without a process of its own: what the agent would report of the same devices. Pure."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def boot_id(vm: Vm) -> str:
     return str(UUID(bytes=hashlib.sha256(f"{vm.id} boot {vm.booted_at}".encode()).digest()[:16]))
 
 
-def proof(vm: Vm, manufacturer: str, found: Sequence[Device], at: float) -> dict[str, Any]:
+def proof(vm: Vm, manufacturer: str, devices: Sequence[Device], at: float) -> dict[str, Any]:
     """What the agent sends once per boot."""
     amd = manufacturer == AMD
     return {
@@ -37,8 +37,8 @@ def proof(vm: Vm, manufacturer: str, found: Sequence[Device], at: float) -> dict
         "source": "amd-smi" if amd else "nvml",
         "driver_version": "6.14.14" if amd else DRIVER_VERSION,
         "cuda_version": None if amd else CUDA_VERSION,
-        "driver_gpus": len(found) if found else None,
-        "gpus": [_gpu(device) for device in found],
+        "driver_gpus": len(devices) if devices else None,
+        "gpus": [_gpu(device) for device in devices],
         "xids": [{"code": code, "gpu": _PCI, "at": round(at, 3)} for code in vm.gpus.xids],
         "errors": [],
     }

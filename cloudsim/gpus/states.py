@@ -13,20 +13,20 @@ _IDLE = 1
 """NVML's throttle reason of a GPU without work."""
 
 
-def state(vm: Vm, found: Sequence[Device]) -> dict[str, Any]:
-    """What the driver of this VM tells now."""
-    mean = sum(device.utilization for device in found) // len(found) if found else 0
+def state(vm: Vm, devices: Sequence[Device]) -> dict[str, Any]:
+    """What the driver of this VM reports now."""
+    mean = sum(device.utilization for device in devices) // len(devices) if devices else 0
     return {
-        "model": found[0].record if found else "L4",
+        "model": devices[0].record if devices else "L4",
         "seed": vm.id,
-        "count": len(found),
+        "count": len(devices),
         "driver_version": DRIVER_VERSION,
         "cuda_version": CUDA_VERSION,
         "boot_id": boot_id(vm),
         "xids": list(vm.gpus.xids),
         "cpu_percent": 2 + mean // 4,
         "memory_percent": 8 + mean // 3,
-        "gpus": {str(device.index): _gpu(device) for device in found},
+        "gpus": {str(device.index): _gpu(device) for device in devices},
     }
 
 

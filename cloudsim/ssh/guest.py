@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from cloudsim.arm.facts import PROVIDER as AZURE
-from cloudsim.ec2.facts import PROVIDER as AWS
-from cloudsim.gce.facts import PROVIDER as GCP
+from cloudsim.arm.catalog import PROVIDER as AZURE
+from cloudsim.ec2.catalog import PROVIDER as AWS
+from cloudsim.gce.catalog import PROVIDER as GCP
 from cloudsim.user_data import files, first_boot
 from cloudsim.world import Vm
 
@@ -59,8 +59,8 @@ def _cloud_init_keys(encoded: str) -> tuple[str, ...]:
 
 
 def _report(program: bytes) -> tuple[str, str] | None:
-    found = _REPORT.search(program.decode(errors="replace"))
-    return (found[1], found[2]) if found is not None else None
+    match = _REPORT.search(program.decode(errors="replace"))
+    return (match[1], match[2]) if match is not None else None
 
 
 _READERS: Mapping[str, Callable[[Mapping[str, Any]], Logins]] = {AWS: _aws, AZURE: _azure, GCP: _gcp}

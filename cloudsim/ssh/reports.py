@@ -6,9 +6,9 @@ import asyncio
 
 import httpx
 
+from cloudsim.host_keys import public_line
 from cloudsim.ready_vms import ReadyVms
 from cloudsim.ssh.guest import guest
-from cloudsim.ssh.host_keys import public_line
 from cloudsim.world import Vm, World
 
 _LOOK_SECONDS = 0.25

@@ -10,9 +10,9 @@ from ipaddress import ip_address
 
 import asyncssh
 
+from cloudsim.host_keys import private_key
 from cloudsim.ssh import shell
 from cloudsim.ssh.guest import Guest, guest
-from cloudsim.ssh.host_keys import private_key
 from cloudsim.world import Vm, World
 
 SHARED_ADDRESS = "127.0.0.1"
@@ -143,11 +143,11 @@ class Login(asyncssh.SSHServer):
 
 
 def _data(its: Guest) -> list[bytes]:
-    found = []
+    keys = []
     for line in its.authorized_keys:
         with contextlib.suppress(asyncssh.KeyImportError):
-            found.append(asyncssh.import_public_key(line).public_data)
-    return found
+            keys.append(asyncssh.import_public_key(line).public_data)
+    return keys
 
 
 def _process(login: Login, world: World) -> Callable[[asyncssh.SSHServerProcess[str]], object]:

@@ -60,11 +60,11 @@ def run(line: str, facts: Facts) -> Result:
         return Result(error=f"simulated shell: {error}\n", status=_WRONG_USE)
     if not words:
         return Result()
-    found = _COMMANDS.get(words[0])
-    if found is None:
+    command = _COMMANDS.get(words[0])
+    if command is None:
         known = ", ".join(sorted(_COMMANDS))
         return Result(error=f"{words[0]}: not part of the simulation. Commands: {known}\n", status=NOT_FOUND)
-    return found(words[1:], facts)
+    return command(words[1:], facts)
 
 
 def _nvidia_smi(words: list[str], facts: Facts) -> Result:

@@ -2,6 +2,7 @@
 
 from cloudsim.world.catalog import Catalog, Gpu, MachineType, Offer
 from cloudsim.world.core import QUEUE_ENDED, World
+from cloudsim.world.create_requests import DiskOrder, NicOrder, Order, PlantOrder
 from cloudsim.world.entities import Market, Resource, ResourceKind, Vm, VmState
 from cloudsim.world.errors import (
     CapacityExhausted,
@@ -14,7 +15,6 @@ from cloudsim.world.errors import (
 )
 from cloudsim.world.faults import Fault, FaultMode
 from cloudsim.world.gpus import HEALTHY, AgentMode, GpuCondition
-from cloudsim.world.orders import DiskOrder, NicOrder, Order, PlantOrder
 from cloudsim.world.reservations import Reservation
 
 __all__ = [

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import TypeVar
 
 from cloudsim.world.core import World
+from cloudsim.world.create_requests import Order
 from cloudsim.world.entities import Vm
 from cloudsim.world.errors import CapacityExhausted
 from cloudsim.world.faults import Fault, FaultMode
-from cloudsim.world.orders import Order
 
 T = TypeVar("T")
 
@@ -32,10 +32,10 @@ def room(world: World, orders: Sequence[Order], *, least: int, fault: Fault | No
     world.quotas.check(world.quota_key(first), counted, world.settings.default_quota_vcpus)
     if fault is not None and fault.mode is FaultMode.PARTIAL:
         most = min(most, fault.count)
-    found = world.room(first, most)
-    if found < least:
+    slots = world.room(first, most)
+    if slots < least:
         raise CapacityExhausted(first.instance_type, first.zones)
-    return found
+    return slots
 
 
 def launch(world: World, orders: Sequence[Order]) -> list[Vm]:

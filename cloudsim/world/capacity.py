@@ -29,8 +29,8 @@ class Pool:
 class Capacity:
     """Places left, as `put` set them.
 
-    A VM that ends gives its place back to the setting it started under: VMs older than the last `put` give
-    nothing back.
+    The end of a VM frees its place only under the setting that it started under: VMs older than the last `put`
+    free nothing.
     """
 
     def __init__(self) -> None:
@@ -56,7 +56,7 @@ class Capacity:
         return most if pool is None else min(most, max(0, pool.available))
 
     def take(self, cell: Cell) -> int | None:
-        """Use one place; returns the epoch to give it back to."""
+        """Use one place; returns the epoch under which to free it."""
         pool = self.pools.get(cell)
         if pool is None:
             return None

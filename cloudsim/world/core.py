@@ -9,9 +9,10 @@ from collections.abc import Callable, Iterable, Iterator
 from decimal import Decimal
 
 from cloudsim.settings import Settings
-from cloudsim.world import birth
+from cloudsim.world import new_vm
 from cloudsim.world.capacity import Capacity, Cell
 from cloudsim.world.catalog import Catalog, MachineType
+from cloudsim.world.create_requests import Order, PlantOrder
 from cloudsim.world.entities import RECLAIMED, Market, Resource, ResourceKind, Vm, VmState
 from cloudsim.world.errors import (
     CapacityExhausted,
@@ -25,11 +26,10 @@ from cloudsim.world.faults import BOOT, FaultBook, FaultMode
 from cloudsim.world.gpus import GpuCondition, GpuConditions, rebooted
 from cloudsim.world.lifecycle import Step, due
 from cloudsim.world.limits import Buckets
-from cloudsim.world.orders import Order, PlantOrder
 from cloudsim.world.quota import QuotaKey, Quotas
 from cloudsim.world.reservations import Reservation
 from cloudsim.world.restrictions import Restrictions
-from cloudsim.world.shelf import Shelf
+from cloudsim.world.vm_index import VmIndex
 
 Clock = Callable[[], float]
 """Seconds since the epoch."""
@@ -48,7 +48,7 @@ _RECLAIMED = {Market.SPOT: RECLAIMED, Market.ON_DEMAND: "reservation-ended"}
 class World:
     """All simulated clouds of one process. Not thread-safe: one event loop owns it.
 
-    `clock` is read by `advance`, which every front calls before it looks. `on_change` is told what a store
+    `clock` is read by `advance`, which every front calls before it looks. `on_change` gets what a store
     has to write: kind ("vm", "resource" or "facts") and id.
     """
 
@@ -76,7 +76,7 @@ class World:
         self.reservations: dict[str, Reservation] = {}
         self.spot_factors: dict[tuple[str, str], Decimal] = {}
         self.offered = {name: set(catalog.offered) for name, catalog in self.catalogs.items()}
-        self._shelves: dict[tuple[str, str, str], Shelf] = {}
+        self._shelves: dict[tuple[str, str, str], VmIndex] = {}
         self._tokens: dict[str, str] = {}
         self._agenda: list[tuple[float, int, str]] = []
         self._last_seq = 0
@@ -151,9 +151,9 @@ class World:
 
     # -- looking ------------------------------------------------------------------------------------------
 
-    def shelf(self, provider: str, account: str, region: str) -> Shelf:
+    def shelf(self, provider: str, account: str, region: str) -> VmIndex:
         """What one account has in one region."""
-        return self._shelves.setdefault((provider, account, region), Shelf())
+        return self._shelves.setdefault((provider, account, region), VmIndex())
 
     def visible(self, provider: str, account: str, region: str, vm_id: str) -> Vm | None:
         """The VM as its cloud's API shows it now: None when too fresh, too long dead or another account's."""
@@ -313,7 +313,7 @@ class World:
             self.touch(vm)
 
     def interrupt(self, vm: Vm, notice_seconds: float, cause: str) -> None:
-        """The cloud takes a spot VM back after a notice. Raises WorldError when it cannot."""
+        """The cloud interrupts a spot VM after a notice. Raises WorldError when it cannot."""
         if vm.market is not Market.SPOT:
             raise WorldError(f"{vm.id} is not a spot VM: only those are reclaimed")
         if vm.state not in (VmState.PENDING, VmState.RUNNING):
@@ -415,7 +415,7 @@ class World:
 
     def _new_vm(self, order: Order, zone: str, launched_at: float) -> Vm:
         self._last_seq += 1
-        vm = birth.vm(order, zone, seq=self._last_seq, launched_at=launched_at, settings=self.settings)
+        vm = new_vm.vm(order, zone, seq=self._last_seq, launched_at=launched_at, settings=self.settings)
         vm.gpus = self.gpus.of_launch(order.provider, order.instance_type)
         return vm
 
@@ -431,7 +431,7 @@ class World:
             vm.ready_at += fault.delay_seconds or 0.0
 
     def _admit(self, vm: Vm, order: Order) -> None:
-        for resource in birth.resources(order, vm):
+        for resource in new_vm.resources(order, vm):
             vm.resources.append(resource.id)
             self.add_resource(resource)
         self._index(vm)

@@ -34,12 +34,12 @@ class ReservationFull(WorldError):
 
 @dataclass
 class QuotaExceeded(WorldError):
-    """The account's vCPU quota `code` does not cover `wanted` more."""
+    """The account's vCPU quota `code` does not cover `requested` more."""
 
     code: str
     limit: int
     used: int
-    wanted: int
+    requested: int
 
 
 @dataclass

@@ -7,7 +7,7 @@ from enum import StrEnum
 
 
 class RecoveryAction(StrEnum):
-    """What NVIDIA's driver asks for (NVML field 230)."""
+    """What NVIDIA's driver requests (NVML field 230)."""
 
     NONE = "none"
     RESET = "reset"
@@ -57,7 +57,9 @@ class GpuConditions:
     def put(self, provider: str, instance_type: str | None, condition: GpuCondition) -> None:
         """VMs launched from now on are like this. A condition of all types replaces those of single types."""
         if instance_type is None:
-            self.launched = {key: kept for key, kept in self.launched.items() if key[0] != provider}
+            self.launched = {
+                key: condition_of_type for key, condition_of_type in self.launched.items() if key[0] != provider
+            }
         self.launched[provider, instance_type] = condition
 
     def of_launch(self, provider: str, instance_type: str) -> GpuCondition:

@@ -21,8 +21,8 @@ class Quotas:
         """How many vCPUs are allowed."""
         return self.limits.get(key, default)
 
-    def check(self, key: QuotaKey, wanted: int, default: int) -> None:
-        """Raises QuotaExceeded when `wanted` more vCPUs do not fit."""
+    def check(self, key: QuotaKey, requested: int, default: int) -> None:
+        """Raises QuotaExceeded when `requested` more vCPUs do not fit."""
         limit, used = self.limit(key, default), self.used[key]
-        if used + wanted > limit:
-            raise QuotaExceeded(key[3], limit, used, wanted)
+        if used + requested > limit:
+            raise QuotaExceeded(key[3], limit, used, requested)

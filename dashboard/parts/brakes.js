@@ -1,4 +1,5 @@
-/** The operators' brakes: launch stop, hold and cordon, as notices with the buttons that set and lift them. */
+/** The operators' brakes with the buttons that set and lift them, and what else needs an operator, as notices. */
+import { troubles } from "../troubles.js";
 import { html } from "../ui.js";
 import { Ago } from "./basics.js";
 import { confirm } from "./dialogs.js";
@@ -39,18 +40,18 @@ const resume = (hold) =>
     ...changing("POST", "/v1/ops/resume", undefined, "The hold is lifted."),
   });
 
-/** The state of launch stop and hold. Without either, one line and the button that stops launches. */
-export function Brakes({ brakes, active }) {
-  const { launches_stopped: stop, hold } = brakes;
-  const others = active.filter((one) => !["hold", "launches_stopped"].includes(one.brake));
+/** The state of launch stop and hold, then all else. Without either, one line and the button that stops launches. */
+export function Brakes({ summary }) {
+  const { launches_stopped: stop, hold } = summary.brakes;
+  const others = troubles(summary).filter((trouble) => !["hold", "launches_stopped"].includes(trouble.name));
   return html`
     ${stop &&
-    html`<div class="notice" data-tone="warn"><${Icon} name="warning" /><p><strong>All launches are stopped</strong> since <${Ago} at=${stop.since} suffix=" ago" />${stop.note && `: ${stop.note}`}.</p><button type="button" onClick=${allowLaunches}>Allow launches</button></div>`}
+    html`<div class="notice" data-tone="warn"><${Icon} name="warning" /><p><strong>All launches are stopped</strong> since <${Ago} at=${stop.since} />${stop.note && `: ${stop.note}`}.</p><button type="button" onClick=${allowLaunches}>Allow launches</button></div>`}
     ${hold &&
     html`<div class="notice" data-tone="bad"><${Icon} name="warning" /><p><strong>On hold</strong>: ${hold.reason}. gpulease launches and ends no VM until an operator resumes.</p><button type="button" onClick=${() => resume(hold)}>Resume</button></div>`}
     ${others.length > 0 &&
-    html`<div class="notice" data-tone="warn"><${Icon} name="warning" /><ul>${others.map((one) => html`<li><strong>${one.brake}</strong> ${[one.account, one.region].filter(Boolean).join("/")}${one.since && html` for <${Ago} at=${one.since} />`}${one.message && `: ${one.message}`}</li>`)}</ul></div>`}
-    ${!stop && html`<p class="brakes muted">${hold || others.length ? "Launches are allowed." : "No brakes active."} <button type="button" class="ghost" onClick=${stopLaunches}>Stop launches</button></p>`}
+    html`<div class="notice" data-tone="warn"><${Icon} name="warning" /><ul>${others.map((trouble) => html`<li><strong>${trouble.name}</strong>${trouble.place && ` ${trouble.place}`}${trouble.since && html` for <${Ago} at=${trouble.since} suffix="" />`}${trouble.message && `: ${trouble.message}`}</li>`)}</ul></div>`}
+    ${!stop && html`<p class="brakes muted">${hold || summary.active_brakes.length ? "Launches are allowed." : "No brakes active."} <button type="button" class="ghost" onClick=${stopLaunches}>Stop launches</button></p>`}
   `;
 }
 

@@ -16,7 +16,6 @@ const CAUSES = {
   other_attempt: "its lease has another VM",
   lost_row: "its lease was lost with the database",
   copied_tags: "not launched by gpulease: the tags were copied",
-  no_row: "no lease found",
   leftover: "leftover resource of a VM",
 };
 
@@ -56,7 +55,7 @@ function Account({ account }) {
             ${account.regions.map(
               (one) => html`
                 <tr key=${one.region}>
-                  <th scope="row"><a href=${to("leases", { region: one.region })}>${one.region}</a>${one.last_error && html`<span class="under bad" title=${one.last_error.message}>${one.last_error.code ?? one.last_error.class}</span>`}${one.blocked && html`<span class="under bad" title=${one.blocked.message}>blocked: ${one.blocked.code ?? one.blocked.class}</span>`}</th>
+                  <th scope="row"><a href=${to("leases", { region: one.region })}>${one.region}</a>${one.last_error && html`<span class="under bad" title=${one.last_error.message}>${one.last_error.code ?? one.last_error.class}</span>`}${one.blocked && html`<span class="under bad" title=${one.blocked.message}>blocked: ${one.blocked.code ?? one.blocked.class}</span>`}${one.cordons.map((cordon) => html`<span class="under bad" title=${cordon.note}>cordoned: ${cordonedOfferings(cordon)}</span>`)}</th>
                   <td class="n">${one.listed === null ? NOTHING : count(one.listed)}</td>
                   <td class="n">${one.last_complete_listing_at ? html`<${Ago} at=${one.last_complete_listing_at} />` : "never"}</td>
                   <td class="n">${one.listing_seconds === null ? NOTHING : fineSpan(one.listing_seconds)}</td>
@@ -69,6 +68,9 @@ function Account({ account }) {
     </section>
   `;
 }
+
+const cordonedOfferings = (cordon) =>
+  [cordon.instance_type ?? "every type", cordon.zone ?? "every zone", cordon.market ?? "every market"].join(", ");
 
 /** What the last checks of the account's rights, images, subnets and quotas found, and a button for another run. */
 function Checks({ account }) {

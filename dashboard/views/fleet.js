@@ -25,7 +25,7 @@ export function Fleet() {
   const data = summary.data;
   return html`
     <${Head} title="Fleet" sub=${html`All tenants, all clouds. Cost covers compute, disks and public addresses.${data && html` Updated ${shortTime(data.as_of)}.`}`} />
-    ${data && html`<${Brakes} brakes=${data.brakes} active=${data.active_brakes} />`}
+    ${data && html`<${Brakes} summary=${data} />`}
     <${Figures} data=${data} />
     <${BudgetPanel} tenants=${tenants} />
     <${Panel} title="Leases by state" wide><${Awaited} live=${summary} rows=${4}>${data && html`<${States} rows=${data.by_state} />`}<//><//>

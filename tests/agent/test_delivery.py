@@ -12,6 +12,8 @@ from tests.agent.vms import AGENT, TOKEN, FakeApi, FakeVm, serving
 
 PROBLEM, PAGE = "application/problem+json", "text/html"
 TAKEN = (400, 413, 422)
+MOST_REQUESTS = 10
+"""Of a boot."""
 
 
 class Boot:
@@ -26,6 +28,7 @@ class Boot:
         agent = gpulease_agent.Reporter(str(self.root), {"url": "http://api", "token": TOKEN})
 
         def post(what: str, body: bytes, seconds: float = 10.0) -> list[Any]:
+            assert len(self.posted) < MOST_REQUESTS, "the agent does not stop"
             self.posted.append((what, json.loads(body)))
             status, kind = self.answers.pop(0) if self.answers else (204, PROBLEM)
             return [status, kind, None]

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from app.agent import gpulease_agent
-from app.domain.gpu_reports import (
+from app.domain.gpus.reports import (
     LONGEST_CONSOLE_LINE,
     AgentError,
     Matmul,

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from app.agent import gpulease_agent
-from app.domain.gpu_reports import LONGEST_REPORT, parse_proof
+from app.domain.gpus.reports import LONGEST_REPORT, parse_proof
 from tests.agent.vms import SECONDS, FakeApi, FakeVm, serving
 
 

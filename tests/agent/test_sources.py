@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from app.agent import gpulease_agent as agent
-from app.domain.gpu_reports import parse_proof
+from app.domain.gpus.reports import parse_proof
 from tests.agent.vms import FakeVm
 
 OUTPUTS = Path(__file__).with_name("outputs")

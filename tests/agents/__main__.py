@@ -22,10 +22,10 @@ from app.domain.tags import TENANT
 from app.local.waiting import wait_until
 from bench import ending
 from tests.agents import greedy
-from tests.databases import ROOT
 from tests.e2e.cloud import Cloud
 from tests.e2e.people import Operator, Tenant
 from tests.e2e.stack import PATIENCE, Stack, running
+from tests.harness.databases import ROOT
 from tests.reports import FOLDER, Table, report
 
 GPUS = 2000

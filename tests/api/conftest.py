@@ -16,8 +16,8 @@ from app.db.core.ids import new_id
 from app.domain.ids import KeyId
 from app.services import key_format
 from app.settings import Settings
-from tests.cached_settings import read_settings
-from tests.databases import ROOT, Databases
+from tests.harness.cached_settings import read_settings
+from tests.harness.databases import ROOT, Databases
 
 MakeSettings = Callable[..., Settings]
 

@@ -94,6 +94,12 @@ class Fleet:
         }
         self._insert("offering", row)
 
+    def cordon(self, **where: str) -> None:
+        """Cordons what has these values, in every region."""
+        by = {"by": "key_1", "since": "2026-07-01T12:00:00Z", "note": None}
+        cordon = {"zone": None, "instance_type": None, "market": None, **where, **by}
+        self.run("UPDATE account_region SET cordons = %s", Jsonb([cordon]))
+
     def catalogue(self) -> None:
         """g5.xlarge in two zones and on spot, g5.12xlarge, p4d.24xlarge."""
         self.account()

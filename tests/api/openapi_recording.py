@@ -21,15 +21,13 @@ class Recording:
         self._began = datetime.now(UTC)  # noqa: TID251 - the responses contain the database's time
         self._responses: dict[str, Any] = {}
 
-    def add(self, operation_id: str, response: Any) -> None:
-        """Keeps the response of an operation."""
-        self._responses[operation_id] = self._replaced(response)
+    def add(self, schema: str, response: Any) -> None:
+        """Keeps the first response of each schema."""
+        self._responses.setdefault(schema, self._replaced(response))
 
     def merged(self, examples: Mapping[str, Any]) -> dict[str, Any]:
-        """The examples with the kept responses, sorted by operation."""
-        old = examples["operations"]
-        made = {name: {**old.get(name, {}), "response": self._responses[name]} for name in self._responses}
-        return {**examples, "operations": dict(sorted({**old, **made}.items()))}
+        """The examples with the kept responses, sorted by schema."""
+        return {**examples, "responses": dict(sorted(self._responses.items()))}
 
     def _replaced(self, value: Any) -> Any:
         if isinstance(value, dict):

@@ -3,7 +3,7 @@
 import pytest
 from psycopg.types.json import Jsonb
 
-from app.api.schemas.ops import AccountChecks, AccountPage
+from app.api.schemas.accounts import AccountChecks, AccountPage
 from tests.api.conftest import Caller
 from tests.api.fleet import Fleet
 from tests.api.test_ops import keeps_to

@@ -14,7 +14,7 @@ from app.prerequisites import ensure_operator_key
 from app.services import key_format
 from app.settings import Settings
 from tests.api.conftest import Caller, new_tenant, serving
-from tests.lines import written_by
+from tests.harness.lines import written_by
 
 STRANGER = key_format.generate(KeyId("key_01jz0000000000000000000000")).text
 

@@ -166,6 +166,18 @@ async def test_an_amount_below_the_commitment_is_accepted_and_blocks_new_leases(
     assert (await lease(alice)).status_code == 201
 
 
+async def test_an_amount_raised_above_what_is_spent_lets_its_thresholds_be_reached_again(
+    alice: Caller, fleet: Fleet
+) -> None:
+    whole = await made(alice, "100", when_exceeded="notify")
+    fleet.run("UPDATE quota SET spent = 85 WHERE resource LIKE 'budget:%%'")
+    fleet.run("UPDATE budget SET threshold_told = 80")
+    for amount, highest in (("101", 80), ("150", 50), ("1000", 0), ("90", 0)):
+        changed = await alice.patch(f"/v1/budgets/{whole['id']}", json={"amount": amount})
+        assert changed.status_code == 200, changed.text
+        assert fleet.run("SELECT threshold_told FROM budget") == [{"threshold_told": highest}], amount
+
+
 async def test_a_change_of_another_version_is_refused(alice: Caller) -> None:
     whole = await made(alice, "3")
     path = f"/v1/budgets/{whole['id']}"

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from app.services import bulk_release
+from app.services.leases import bulk_release
 from tests.api.conftest import Caller
 from tests.api.fleet import Fleet
 

@@ -12,16 +12,16 @@ from typing import Any, cast
 import pytest
 from sqlalchemy import func, select
 
-from app.api.routes.costs import Costs
+from app.api.schemas.costs import Costs
 from app.db.schema.tables import attempt, lease
 from app.domain.ids import TenantId
 from app.domain.usage import UsageStep
 from tests.api.conftest import Caller
 from tests.db.store import Store
 from tests.db.usage.histories import Billed, add, end
-from workers.database import WorkerDatabase
 from workers.jobs.record_usage import record_usage
-from workers.runtime import Runtime
+from workers.runtime.database import WorkerDatabase
+from workers.runtime.runtime import Runtime
 
 HOUR = timedelta(hours=1)
 

@@ -14,8 +14,8 @@ from app.domain.ids import KeyId
 from app.services.key_format import generate
 from app.settings import load_settings
 from tests.api.conftest import Caller, serving
-from tests.databases import Databases
-from tests.refusing_server import refusing_server
+from tests.harness.databases import Databases
+from tests.harness.refusing_server import refusing_server
 
 ENDS_A_LOGIN = (
     *("08000", "08001", "08003", "08004", "08006", "08P01"),

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from app.api.http.docs_page import POLICY, reference_files
+from app.api.openapi.docs_page import POLICY, reference_files
 from app.services.errors import every_error
 from tests.api.conftest import Caller
 from tests.house.sources import ROOT
 
-VENDOR = ROOT / "app" / "api" / "reference" / "vendor"
+VENDOR = ROOT / "app" / "api" / "openapi" / "reference" / "vendor"
 
 
 async def test_the_document_is_served_as_it_is_committed(anonymous: Caller, spec: dict[str, Any]) -> None:

@@ -17,7 +17,7 @@ from app.prerequisites import ensure_operator_key
 from app.services.errors import every_error
 from app.settings import Settings
 from tests.api.conftest import Caller, serving
-from tests.databases import hang_up
+from tests.harness.databases import hang_up
 
 JSON = {"Content-Type": "application/json"}
 

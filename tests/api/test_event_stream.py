@@ -16,9 +16,9 @@ from app.api.routes import event_stream
 from app.bootstrap import build_api
 from app.db.core.ids import new_id
 from app.db.core.urls import sync_url
-from app.db.events.reads import EventFilter
 from app.db.operations import brakes
 from app.domain.ids import TenantId
+from app.domain.list_filters import EventFilter
 from app.local.ports import LOOPBACK
 from app.prerequisites import ensure_operator_key
 from app.server.api import Server

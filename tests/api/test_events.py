@@ -12,9 +12,10 @@ from psycopg.types.json import Jsonb
 from app.api.schemas.events import EventPage
 from app.db.core.compiled import with_values
 from app.db.core.ids import new_id
-from app.db.events.reads import EventFilter, numbered
+from app.db.events.reads import numbered
 from app.domain.event_types import EventType
 from app.domain.events import EVENT_DATA
+from app.domain.list_filters import EventFilter
 from tests.api.conftest import Caller
 from tests.api.fleet import Fleet
 from tests.domain.event_samples import sample
@@ -193,7 +194,7 @@ async def test_a_stream_filters_as_a_list_does(alice: Caller, bob: Caller, fleet
     times = (None, rows[0]["at"], rows[1]["at"])
     for owner, lease_id, after, before in itertools.product((None, alice.tenant_id), (None, mine), times, times):
         exact = replace(wanted, tenant_id=owner, lease_id=lease_id, created_after=after, created_before=before)
-        conditions = numbered(after=0, limit=100, wanted=exact)
+        conditions = numbered(after=0, limit=100, criteria=exact)
         read = fleet.run(with_values(conditions))
         assert [row["id"] for row in read] == [row["id"] for row in rows if exact.matches(SimpleNamespace(**row))]
 

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from app.api.http.fair_queue import MOST_WAITING, RequestQueue, Share
+from app.api.http.fair_queue import LONGEST_WAIT, MOST_WAITING, RequestQueue, Share
 from app.services.errors import RateLimited
 from tests.api.conftest import Caller
 
@@ -151,6 +151,19 @@ async def test_health_answers_while_a_tenant_has_every_place_that_it_can_have(al
         assert (await bob.get("/livez")).status_code == 200
         assert not any(task.done() for task in waiting)
     assert {answer.status_code for answer in await asyncio.gather(*waiting)} == {200}
+
+
+@pytest.mark.parametrize("path", ["/readyz", "/livez", "/metrics"])
+async def test_health_answers_while_every_place_is_taken(alice: Caller, path: str) -> None:
+    queue: RequestQueue = alice.app.state.gate._queue
+    names = (f"tenant-{number}" for number in itertools.count())
+    taken = list(itertools.takewhile(lambda name: queue.try_enter(name, costly=False), names))
+    assert taken
+    async with asyncio.timeout(LONGEST_WAIT / 2):
+        answer = await alice.get(path)
+    assert answer.status_code in {200, 503}
+    for name in taken:
+        queue.leave(name, costly=False)
 
 
 async def test_a_waiting_costly_request_starts_after_a_health_check() -> None:

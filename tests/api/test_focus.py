@@ -18,7 +18,7 @@ from app.db.schema.tables import attempt, lease, usage_record
 from app.db.usage import focus
 from app.db.usage.focus import FocusPosition
 from app.domain.focus import COLUMNS, month_period
-from app.services.focus import FocusService
+from app.services.money.focus import FocusService
 from app.services.principal import Principal, Role
 from tests.api.conftest import Caller
 from tests.api.focus_rules import MANDATORY, RULES, check

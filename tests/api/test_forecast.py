@@ -6,7 +6,7 @@ from typing import Any
 
 from sqlalchemy import insert
 
-from app.api.routes.forecast import Forecast
+from app.api.schemas.forecast import Forecast
 from app.db.core.ids import new_id
 from app.db.schema.tables import attempt, budget, quota, quota_claim
 from app.domain.costs import CostBucket

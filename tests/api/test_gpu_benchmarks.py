@@ -7,7 +7,7 @@ import pytest
 from fastapi import FastAPI
 
 from app.db.fleet import gpu_benchmarks
-from app.domain.gpu_benchmarks import MeasuredPerformance
+from app.domain.gpus.benchmarks import MeasuredPerformance
 from app.domain.tokens import agent_hash
 from tests.api.conftest import Caller
 from tests.api.fleet import Fleet

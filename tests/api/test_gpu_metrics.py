@@ -12,9 +12,9 @@ from app.db.core.ids import new_id
 from app.observability.gpu_exposition import METRIC_NAMES
 from tests.api.conftest import Caller
 from tests.api.fleet import Fleet
-from workers.database import WorkerDatabase
 from workers.jobs.gpu_samples import keep_partitions, roll_up_samples
-from workers.runtime import Runtime
+from workers.runtime.database import WorkerDatabase
+from workers.runtime.runtime import Runtime
 
 UUIDS = ["GPU-a", "GPU-b"]
 ADD = """

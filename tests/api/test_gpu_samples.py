@@ -15,7 +15,7 @@ from app.domain.tokens import agent_hash
 from app.prerequisites import ensure_operator_key
 from tests.api.conftest import Caller, MakeSettings, new_tenant, serving
 from tests.api.fleet import Fleet
-from tests.domain.test_gpu_samples import gpu, report, sample
+from tests.domain.gpus.test_samples import gpu, report, sample
 
 
 class Vm:
@@ -175,10 +175,13 @@ async def test_after_the_lease_an_agent_gets_401_at_once(fleet: Fleet, vm: Vm) -
 async def test_an_api_host_with_a_wrong_clock_accepts_samples(
     vm: Vm, monkeypatch: pytest.MonkeyPatch, wrong: int
 ) -> None:
+    """With the times of the VM: no answer tells what a wrong clock of the host would make of them."""
     body, right = report(at(60)), time.time
     monkeypatch.setattr(time, "time", lambda: right() + wrong)
     answer = await vm.send(body)
     assert (answer.status_code, answer.text) == (204, "")
+    [sent], [stored] = body["samples"], vm.stored()
+    assert stored["at"].timestamp() == pytest.approx(sent["at"], abs=1)
 
 
 async def test_two_requests_at_once_are_one_too_many(vm: Vm) -> None:

@@ -1,5 +1,6 @@
 """Idle leases in the API: what they show, holding idleness off, and floors that members cannot weaken."""
 
+import asyncio
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -10,6 +11,7 @@ from tests.api.fleet import Fleet
 
 RULE = {"after_seconds": 3600, "action": "end"}
 FLOOR = {"after_seconds": 1800, "action": "end", "max_keep_seconds": 7200}
+LOCK_AWAITED = "SELECT 1 FROM pg_locks WHERE NOT granted AND pid IN (SELECT pid FROM pg_stat_activity WHERE datname = current_database())"
 EVIDENCE = """{"after_seconds": 3600, "action": "end", "idle_percent": 5, "since": "2026-06-01T12:00:00Z",
  "until": "2026-06-01T13:00:00Z", "samples": 60, "gpus": ["GPU-1"], "at": ["2026-06-01T13:00:00Z"], "percentages": [[0]]}"""
 
@@ -145,6 +147,19 @@ async def test_a_floor_bounds_what_was_kept_before_it(
     assert (await operator.post(f"{kept}/keep", json={"seconds": 31_536_000})).status_code == 200
     assert (await operator.put(floor, json=FLOOR)).status_code == 200
     assert seconds_from(await shown(alice, kept)) > 31_000_000, "an operator's exception stays while the floor does"
+
+
+async def test_a_floor_bounds_a_keep_that_is_written_at_the_same_time(
+    operator: Caller, alice: Caller, fleet: Fleet
+) -> None:
+    path = await idle_lease(alice, fleet)
+    with fleet.connection() as member, member.transaction():
+        member.execute("UPDATE lease SET keep_until = now() + interval '1 year'")
+        floor = asyncio.create_task(operator.put(f"/v1/tenants/{alice.tenant_id}/idle-floor", json=FLOOR))
+        while not floor.done() and not fleet.run(LOCK_AWAITED):  # noqa: ASYNC110 - another session makes it true
+            await asyncio.sleep(0.02)
+    assert (await floor).status_code == 200
+    assert seconds_from(await shown(alice, path)) == pytest.approx(1800 + 7200, abs=60)
 
 
 async def test_the_evidence_stays_with_the_lease(alice: Caller, fleet: Fleet) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from app.api.routes.images import NamedImagePage
+from app.api.schemas.images import NamedImagePage
 from tests.api.conftest import Caller, MakeSettings
 from tests.api.fleet import Fleet
 

@@ -3,7 +3,7 @@
 import pytest
 from fastapi import FastAPI
 
-from app.services.keys import MOST
+from app.services.tenants.keys import MOST
 from tests.api.conftest import Caller
 from tests.api.fleet import Fleet
 

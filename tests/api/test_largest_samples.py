@@ -10,14 +10,16 @@ from typing import Any, cast
 import pytest
 
 from app.db.operations.purge import STATEMENTS
-from app.domain.gpu_samples import LEAST_STEP
-from app.domain.gpu_series import MOST_GPUS
+from app.domain.gpus.samples import LEAST_STEP
+from app.domain.gpus.series import MOST_GPUS, SeriesPeriod
+from app.services.gpus import metrics as gpu_metrics
+from app.services.gpus.metrics import LeaseSeries
 from tests.api.conftest import Caller
 from tests.api.fleet import Fleet
 from tests.api.test_gpu_metrics import ADD, UUIDS, leased
-from workers.database import WorkerDatabase
 from workers.jobs.gpu_samples import roll_up_samples
-from workers.runtime import Runtime
+from workers.runtime.database import WorkerDatabase
+from workers.runtime.runtime import Runtime
 
 GPUS, PERIOD = 16, 60
 """The most GPUs of an offering, and the sample period in seconds."""
@@ -168,3 +170,33 @@ async def test_the_largest_series_are_read_in_time_beside_other_requests(
     assert set(body["series"]["gpu_percent"]) == {50}
     assert seconds < 4 * READ_SECONDS
     assert slowest < READ_SECONDS / 2
+
+
+async def test_series_are_made_beside_the_event_loop_from_the_means_of_each_step(
+    fleet: Fleet, alice: Caller, bob: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """120 samples in twelve steps. Another tenant's read is answered while the series are being made."""
+    lease_id = await leased(fleet, alice)
+    since, until = last_hour()
+    fill(fleet, [lease_id], since, until)
+    fleet.run("UPDATE gpu_sample SET tenant_id = l.tenant_id FROM lease l WHERE l.id = lease_id")
+    make, loop = gpu_metrics._series, asyncio.get_running_loop()
+    begun, answered = asyncio.Event(), Event()
+    cells: list[int] = []
+
+    def make_later(lease_id: str, period: SeriesPeriod, rows: Any) -> LeaseSeries:
+        cells.extend(len(row["cells"]) for row in rows.recent)
+        loop.call_soon_threadsafe(begun.set)
+        assert answered.wait(10), "the event loop waits for the series"
+        return make(lease_id, period, rows)
+
+    monkeypatch.setattr(gpu_metrics, "_series", make_later)
+    query = {"from": since.isoformat(), "to": until.isoformat(), "step": "300"}
+    reading = asyncio.create_task(alice.get(f"/v1/leases/{lease_id}/metrics", params=query))
+    async with asyncio.timeout(20):
+        await begun.wait()
+        assert (await bob.get("/v1/leases")).status_code == 200
+        answered.set()
+        assert (await reading).status_code == 200
+    assert len(cells) == 1 + 2 * GPUS
+    assert max(cells) <= 12

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 from pydantic_core import PydanticUndefined
 
-from app.api.schemas.gpu_wishes import GpuWish
+from app.api.schemas.gpu_requests import GpuRequest
 from app.api.schemas.lease_bodies import NewLease
-from app.cli.lease_request import LeaseOptions, request_body
+from app.cli.leases.request import LeaseOptions, request_body
 from app.cli.mcp.arguments import LeaseArguments
 from app.db.groups import coordination
 from app.domain.ids import GroupId
@@ -23,8 +23,8 @@ from tests.api.conftest import Caller
 from tests.api.fleet import SSH_KEY, Fleet
 from tests.api.test_groups import run
 from tools.clients import ROOT, node
-from workers.database import WorkerDatabase
 from workers.groups.replacements import add_members
+from workers.runtime.database import WorkerDatabase
 
 SCRIPT = "#!/bin/sh\ntrue\n"
 GPU = {"gpu": {"model": "A10G", "min_count": 1, "memory_gib": 20, "interconnect": "PCIe", "vendor": "NVIDIA"}}
@@ -91,7 +91,7 @@ def test_each_member_of_a_create_has_a_value_here_that_is_no_default() -> None:
     for name, field in NewLease.model_fields.items():
         default = field.get_default(call_default_factory=True, validated_data={})
         assert name in NOT_OF_THE_LEASE or default is PydanticUndefined or body[name] != default, name
-    assert GPU["gpu"].keys() | {"count"} == GpuWish.model_fields.keys(), "count excludes min_count"
+    assert GPU["gpu"].keys() | {"count"} == GpuRequest.model_fields.keys(), "count excludes min_count"
 
 
 async def created(caller: Caller, path: str, body: dict[str, Any]) -> dict[str, Any]:

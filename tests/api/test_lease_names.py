@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from app.db.core.ids import new_id
-from app.services import lease_creation
+from app.services.leases import creation
 from tests.api.conftest import Caller
 from tests.api.fleet import Fleet
 
@@ -52,7 +52,7 @@ async def test_a_lease_cannot_be_renamed_to_a_taken_name_but_keeps_its_own(alice
     assert (await alice.patch(f"/v1/leases/{first}", json={"name": "c"})).status_code == 200
 
 
-async def test_a_name_that_an_earlier_version_gave_twice_stays_taken(alice: Caller, fleet: Fleet) -> None:
+async def test_a_name_that_two_rebuilt_leases_have_stays_taken(alice: Caller, fleet: Fleet) -> None:
     first, second = [(await alice.post("/v1/leases", json=body())).json()["id"] for _ in range(2)]
     fleet.run("UPDATE lease SET name = 'twice', unique_name = NULL")
     fleet.finish(first, "released")
@@ -64,6 +64,6 @@ async def test_a_generated_name_avoids_a_taken_one(alice: Caller, monkeypatch: p
     first, second = new_id("lease"), new_id("lease")
     assert (await alice.post("/v1/leases", json=body(name=f"lease-{first[-8:]}"))).status_code == 201
     ids = iter([first, second])
-    monkeypatch.setattr(lease_creation, "new_id", lambda kind: next(ids) if kind == "lease" else new_id(kind))
+    monkeypatch.setattr(creation, "new_id", lambda kind: next(ids) if kind == "lease" else new_id(kind))
     made = await alice.post("/v1/leases", json=body())
     assert (made.status_code, made.json()["id"], made.json()["name"]) == (201, second, f"lease-{second[-8:]}")

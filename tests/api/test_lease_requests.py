@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from app.api.routes.gpu_models import GpuModelPage
-from app.api.routes.regions import RegionPage
+from app.api.schemas.gpu_models import GpuModelPage
 from app.api.schemas.leases import Lease
+from app.api.schemas.regions import RegionPage
 from tests.api.conftest import Caller, MakeSettings
 from tests.api.fleet import Fleet
 

@@ -195,7 +195,7 @@ async def test_a_release_is_asked_for_once_whoever_asks(alice: Caller, fleet: Fl
     assert (lease["state"], lease["desired"], lease["version"]) == ("releasing", "end", 2)
     assert lease["reason"] == {
         "code": "released_by_user",
-        "message": "a user of the tenant asked for the release",
+        "message": "a user of the tenant requested the release",
         "origin": "user",
         "retryable": False,
     }

@@ -217,13 +217,13 @@ async def test_no_offering_says_why_grouped_by_reason(alice: Caller) -> None:
             "code": "gpu_count",
             "count": 4,
             "message": "4 offerings have another number of GPUs",
-            "nearest": ("g5.xlarge on demand in us-east-1a (aws) at 1.006 USD an hour: has 1 GPUs, asked for 2"),
+            "nearest": ("g5.xlarge on demand in us-east-1a (aws) at 1.006 USD an hour: has 1 GPUs, requested 2"),
         },
         {
             "code": "gpu_model",
             "count": 1,
             "message": "1 offering has another GPU model",
-            "nearest": "p4d.24xlarge on demand in us-east-1a (aws) at 21.96 USD an hour: has A100, asked for A10G",
+            "nearest": "p4d.24xlarge on demand in us-east-1a (aws) at 21.96 USD an hour: has A100, requested A10G",
         },
     ]
     assert problem["detail"] == (
@@ -272,7 +272,7 @@ async def test_sixteen_repeats_at_once_make_one_lease(alice: Caller, fleet: Flee
 async def test_a_repeat_gets_the_first_answer_even_when_nothing_fits_any_more(alice: Caller, fleet: Fleet) -> None:
     headers = {"Idempotency-Key": "once"}
     first = await alice.post("/v1/leases", json=body(), headers=headers)
-    fleet.run("UPDATE offering SET cordoned = true")
+    fleet.cordon()
     fleet.run('UPDATE quota SET "limit" = 0')
     second = await alice.post("/v1/leases", json=body(), headers=headers)
     assert (second.status_code, second.json()) == (201, first.json())

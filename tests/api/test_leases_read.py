@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from app.api.schemas.leases import AttemptPage, Lease, LeasePage
 from app.domain.money import format_money
-from app.services.leases import LARGEST_PAGE
+from app.services.leases.leases import LARGEST_PAGE
 from tests.api.conftest import Caller
 from tests.api.fleet import SSH_KEY, Fleet
 
@@ -232,7 +232,7 @@ SORTS = ("created_at", "-created_at", "updated_at", "-updated_at", "expires_at",
 
 async def test_pages_of_every_order_show_each_lease_once(alice: Caller, fleet: Fleet) -> None:
     made = [await make(alice) for _ in range(5)]
-    for lease_id, name in zip(made, ("b", "a", "b", "c", "a"), strict=True):  # as an earlier version wrote them
+    for lease_id, name in zip(made, ("b", "a", "b", "c", "a"), strict=True):  # as an adoption may leave them
         fleet.run("UPDATE lease SET name = %s, unique_name = NULL WHERE id = %s", name, lease_id)
     for number, lease_id in enumerate(made):
         # the same times twice, so that the id has to break the tie
@@ -346,7 +346,7 @@ async def test_a_page_ends_early_when_it_holds_half_a_mebibyte(alice: Caller, fl
 
 
 async def test_a_page_of_one_lease_is_never_empty(alice: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("app.services.leases.LARGEST_PAGE", 1)
+    monkeypatch.setattr("app.services.leases.leases.LARGEST_PAGE", 1)
     made = [await make(alice) for _ in range(3)]
     assert await ids(alice, "?limit=2") == [made[2]]
     items, _ = await all_pages(alice, "")

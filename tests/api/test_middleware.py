@@ -4,7 +4,7 @@ import pytest
 
 from app.api.http import middleware
 from tests.api.conftest import Caller
-from tests.lines import written_by
+from tests.harness.lines import written_by
 
 
 async def test_every_request_has_an_id_of_ours_whatever_the_caller_sends(alice: Caller) -> None:

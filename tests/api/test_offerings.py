@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from app.api.routes.offerings import LeasePlan, OfferingPage
+from app.api.schemas.offerings import LeasePlan, OfferingPage
 from app.services.offering_cache import OfferingCache
 from tests.api.conftest import Caller, MakeSettings, new_tenant, serving
 from tests.api.fleet import Fleet
@@ -126,7 +126,7 @@ async def test_availability_says_what_is_known(alice: Caller, operator: Caller, 
         "UPDATE offering SET cool_until = now() + interval '1 minute', cool_reason = 'capacity', cool_count = 1 "
         "WHERE instance_type = 'p4d.24xlarge'"
     )
-    fleet.run("UPDATE offering SET cordoned = true WHERE zone = 'us-east-1b'")
+    fleet.cordon(zone="us-east-1b")
     found = {
         (one["instance_type"], one["zone"][-1], one["market"]): one["availability"]
         for one in (await alice.get("/v1/offerings")).json()["items"]

@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from app.api.http.openapi_texts import fields, parameters, texts
+from app.api.openapi.texts import fields, parameters, texts
 from app.api.schemas.hardware import GROWS
 
-FILE = "app/api/http/descriptions.toml"
+FILE = "app/api/openapi/descriptions.toml"
 OF_EVERY_SCHEMA = {("items", "The items of this page."), ("data", "The details of the event.")}
 """The name of the schema says what these are."""
 

@@ -108,6 +108,18 @@ async def test_a_quote_of_what_nothing_serves_is_refused_like_the_lease(alice: C
     assert (answer.status_code, answer.json()["code"]) == (409, "no_offering")
 
 
+async def test_a_quote_buys_no_offering_that_was_cordoned_since(
+    make_settings: MakeSettings, alice: Caller, operator: Caller
+) -> None:
+    quote = await quoted(alice)
+    wish = {"cordoned": True, "offerings": {"region": "us-east-1", "instance_type": "g5.xlarge"}}
+    assert (await operator.put("/v1/ops/accounts/main/cordon", json=wish)).status_code == 200
+    async with serving(make_settings()) as other:
+        problem = await refused(Caller(other, alice.key, alice.tenant_id), quote_id=quote["id"])
+    assert (problem["code"], problem["retryable"]) == ("no_offering", True)
+    assert "cordoned" in {group["code"] for group in problem["excluded"]}
+
+
 async def test_a_lease_needs_only_the_quote_and_never_costs_more_an_hour(alice: Caller, fleet: Fleet) -> None:
     quote = await quoted(alice)
     made = await alice.post("/v1/leases", json={"quote_id": quote["id"]})

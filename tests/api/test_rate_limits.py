@@ -16,7 +16,7 @@ from app.prerequisites import ensure_operator_key
 from app.settings import Settings
 from tests.api.conftest import Caller, new_tenant, serving
 from tests.api.fleet import Fleet
-from tests.redis_proxy import ENDING, REPLIES, running
+from tests.harness.redis_proxy import ENDING, REPLIES, running
 
 
 class Clock:

@@ -8,7 +8,7 @@ import pytest
 
 from tests.api.conftest import Caller
 from tests.api.fleet import Fleet
-from tests.databases import Databases, end_connections
+from tests.harness.databases import Databases, end_connections
 
 LEASE = {"gpu": {"model": "A10G", "count": 1}, "ttl_seconds": 3600}
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from app.api.routes.reservations import ReservationPage
+from app.api.schemas.reservations import ReservationPage
 from app.domain.reservations import ENDING_MARGIN
 from tests.api.conftest import Caller, MakeSettings
 from tests.api.fleet import TYPES, Fleet

@@ -5,15 +5,15 @@ from typing import Any
 
 import orjson
 
-from app.api.http.responses import Rendered
+from app.api.http.responses import ListCache
 
 
-def written_by(calls: list[Any]) -> Rendered:
+def written_by(calls: list[Any]) -> ListCache:
     def write(rows: Sequence[dict[str, Any]], cursor: str | None = None) -> bytes:
         calls.append((rows, cursor))
         return orjson.dumps({"items": rows, "next_cursor": cursor})
 
-    return Rendered(write)
+    return ListCache(write)
 
 
 def test_equal_rows_are_written_once() -> None:

@@ -16,13 +16,13 @@ from tests.api.conftest import MakeSettings
 from tests.api.fleet import Fleet
 from tests.api.test_event_stream import Running, running
 from tests.house.sources import ROOT
-from workers.metrics import WorkerMetrics
+from workers.runtime.metrics import WorkerMetrics
 
 RUNBOOKS = sorted((ROOT / "docs" / "runbooks").glob("*.md"))
 PAGES = [*RUNBOOKS, *(ROOT / "docs" / "howto" / f"{name}.md" for name in ("backup", "upgrade", "deploy", "reconcile"))]
 COMMAND = re.compile(r"`gpulease ((?!deadman)[a-z][^`…]*)`")
 SQL = re.compile(r"^ *```sql\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
-CLUSTER = re.compile(r"CREATE (ROLE|DATABASE)|ALTER DATABASE")
+CLUSTER = re.compile(r"CREATE (ROLE|DATABASE)")
 """Statements about the whole server. `tests/migrations/test_owner.py` and `tests/server/test_migrate.py` run them."""
 
 

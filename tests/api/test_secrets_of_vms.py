@@ -7,7 +7,7 @@ from fastapi import FastAPI
 
 from tests.api.conftest import Caller
 from tests.api.fleet import Fleet
-from tests.databases import ROOT
+from tests.harness.databases import ROOT
 
 _PARAMETER = re.compile(r"\{(\w+)\}")
 

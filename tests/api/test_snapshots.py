@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import text
 
 from app.domain.usage import UsageStep
-from app.services import usage
+from app.services.money import usage
 from tests.api.conftest import Caller
 from tests.api.fleet import Fleet
 from tests.api.interleaving import answers_around, watch, watched
@@ -21,7 +21,7 @@ from tests.security.routes import OPERATIONS
 from tests.security.victim import make_victim
 from workers.jobs.record_usage import record_usage
 from workers.jobs.roll_up_usage import roll_up_usage
-from workers.runtime import Runtime
+from workers.runtime.runtime import Runtime
 
 __all__ = ["store", "watch"]  # fixtures
 

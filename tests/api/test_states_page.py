@@ -20,17 +20,25 @@ def table(title: str) -> list[list[str]]:
     return [[cell.strip() for cell in row] for row in rows[2:]]
 
 
+def by_name(title: str) -> dict[str, list[str]]:
+    """The rows of a table by their first cell, each once."""
+    rows = table(title)
+    names = [row[0].strip("`") for row in rows]
+    assert sorted(set(names)) == sorted(names)
+    return dict(zip(names, rows, strict=True))
+
+
 def words(cell: str) -> set[str]:
     return set(re.findall(r"`([a-z0-9_.]+)`", cell))
 
 
 def test_the_states_and_their_transitions_are_told() -> None:
-    told = {row[0].strip("`"): words(row[2]) for row in table("States of a lease")}
+    told = {name: words(row[2]) for name, row in by_name("States of a lease").items()}
     assert told == {str(state): {str(one) for one in TRANSITIONS[state]} for state in LeaseState}
 
 
 def test_every_reason_is_told() -> None:
-    told = {row[0].strip("`"): row[1] for row in table("Reasons")}
+    told = {name: row[1] for name, row in by_name("Reasons").items()}
     assert told == {str(code): "yes" if code in RETRYABLE else "no" for code in ReasonCode}
     assert words(PAGE.partition("`origin` is the party that caused it: ")[2].partition("\n")[0]) == {
         str(one) for one in Origin
@@ -45,5 +53,5 @@ def test_every_attempt_state_is_told_with_its_outcome() -> None:
 
 
 def test_every_event_type_is_told_with_its_data() -> None:
-    told = {row[0].strip("`"): words(row[2]) for row in table("Events")}
+    told = {name: words(row[2]) for name, row in by_name("Events").items()}
     assert told == {str(kind): {one.name for one in fields(data)} for kind, data in EVENT_DATA.items()}

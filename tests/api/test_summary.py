@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from app.api.routes.summary import Summary
+from app.api.schemas.summary import Summary
 from tests.api.conftest import Caller
 from tests.api.fleet import Fleet
 from tests.api.test_usage import WISH

@@ -10,12 +10,12 @@ from typing import Any, cast
 import pytest
 from psycopg.types.json import Jsonb
 
-from app.api.routes.usage import Usage
+from app.api.schemas.usage import Usage
 from tests.api.conftest import Caller
 from tests.api.fleet import PLACE_FACTS, Fleet
-from workers.database import WorkerDatabase
 from workers.jobs.roll_up_usage import roll_up_usage
-from workers.runtime import Runtime
+from workers.runtime.database import WorkerDatabase
+from workers.runtime.runtime import Runtime
 
 HOUR = timedelta(hours=1)
 WISH = {"gpu": {"model": "A10G", "count": 1}, "market": "on_demand", "ttl_seconds": 3600}

@@ -256,6 +256,22 @@ async def test_enabled_again_it_begins_with_what_happens_then(alice: Caller, fle
     assert fleet.run("SELECT position FROM webhook") == [{"position": 41}]
 
 
+@pytest.mark.parametrize(
+    "repairs", [[{"url": f"{URL}/new"}], [{"enabled": False}, {"enabled": True}]], ids=["new-url", "enabled-again"]
+)
+async def test_a_new_url_and_enabling_end_the_pause_of_the_receiver(
+    alice: Caller, fleet: Fleet, repairs: list[dict[str, Any]]
+) -> None:
+    webhook = await make(alice)
+    fleet.run("UPDATE webhook SET waits_until = now() + interval '1 hour', next_due = now() + interval '1 hour'")
+    for changes in repairs:
+        answer = await alice.patch(f"/v1/webhooks/{webhook['id']}", json=changes)
+        assert answer.status_code == 200, answer.text
+    assert fleet.run("SELECT next_due <= now() AS due, waits_until FROM webhook") == [
+        {"due": True, "waits_until": None}
+    ]
+
+
 async def test_the_log_comes_in_pages(alice: Caller, fleet: Fleet) -> None:
     made = await make(alice)
     ids = [delivered(fleet, made) for _ in range(3)]

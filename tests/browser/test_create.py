@@ -9,10 +9,10 @@ import sys
 from playwright.sync_api import Page, Route, expect
 
 from tests.browser.visitor import Visitor
-from tests.databases import ROOT
 from tests.e2e.cloud import Cloud
 from tests.e2e.people import Tenant
 from tests.e2e.stack import PATIENCE, Stack
+from tests.harness.databases import ROOT
 
 SSH_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGtK0Jm1ZPyZ0mUe7W2Qq6i2hK4b1z1J9b0p1V4mEvEy me@laptop"
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from playwright.sync_api import expect
 
-from app.cli import times
+from app.cli.render import times
 from tests.browser.test_every_view import look_at
 from tests.browser.test_money import computed
 from tests.browser.test_usage import chart, must_be_drawn

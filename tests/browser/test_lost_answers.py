@@ -86,7 +86,8 @@ def test_values_changed_and_changed_back_are_the_same_lease(visitor: Visitor, te
     page.get_by_role("button", name="Create lease").click()
     expect(page).to_have_title("first · Leases · gpulease")
     assert [lease["name"] for lease in tenant.leases("!terminal")] == ["first"]
-    visitor.forgive("ERR_CONNECTION_RESET")
+    # a plan beside the lease that exists may find no quota left
+    visitor.forgive("ERR_CONNECTION_RESET|status of 409")
 
 
 def test_actions_on_a_lease_happen_once(visitor: Visitor, tenant: Tenant) -> None:

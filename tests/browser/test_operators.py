@@ -2,7 +2,7 @@
 
 import re
 
-from playwright.sync_api import expect
+from playwright.sync_api import Route, expect
 
 from tests.browser.visitor import Visitor
 from tests.e2e.people import ONE_A10G, Operator, Tenant
@@ -38,6 +38,11 @@ def test_an_account_is_cordoned_and_opened(visitor: Visitor, operator: Operator,
     try:
         expect(page.get_by_text("Cordoned", exact=True)).to_be_visible()
         assert operator.account()["cordoned"] is not None
+        visitor.go("fleet")
+        expect(
+            page.get_by_role("listitem").filter(has_text=re.compile(rf"cordon {name} for \d+ s(:|$)"))
+        ).to_be_visible()
+        visitor.go("accounts")
         page.get_by_role("button", name=f"Lift the cordon of {name}").click()
         page.get_by_role("dialog").get_by_role("button", name="Lift the cordon").click()
         expect(page.get_by_text("Cordoned", exact=True)).to_have_count(0)
@@ -110,3 +115,28 @@ def test_events_and_the_audit_trail_are_filtered(visitor: Visitor, tenant: Tenan
     page.get_by_label("Action").fill("lease.release")
     page.get_by_label("Action").press("Enter")
     expect(page.get_by_text("No change matches.")).to_be_visible()
+
+
+def test_what_needs_an_operator_is_on_the_page_fleet(visitor: Visitor, stack: Stack) -> None:
+    """The same words as in `gpulease ops summary` (tests/observability/situations.py has all of them)."""
+    page = visitor.page
+    clock = "the host's clock is 9 s ahead of the database's"
+    refused = {"provider": "aws", "account": "main", "region": "us-east-1", "reason": "refused", "launches": 3}
+    refused |= {"since": "2026-11-28T12:00:00Z", "code": "InvalidSpec", "message": "no such subnet"}
+
+    def show(route: Route) -> None:
+        known = {"if-none-match", "accept-encoding"}
+        answer = route.fetch(
+            headers={name: value for name, value in route.request.headers.items() if name not in known}
+        )
+        summary = answer.json()
+        summary["warnings"], summary["refused_launches"] = [clock], [refused]
+        route.fulfill(response=answer, json=summary)
+
+    page.route("**/v1/ops/summary", show)
+    visitor.sign_in(stack.credentials.operator_key)
+    expect(page.get_by_role("listitem").filter(has_text=clock)).to_have_text(f"warning: {clock}")
+    expect(
+        page.get_by_text(re.compile("main/us-east-1.*launches refused: 3. InvalidSpec no such subnet"))
+    ).to_be_visible()
+    visitor.must_be_accessible()

@@ -15,9 +15,9 @@ from app.local.embedded_postgres import DATABASE, OWNER, answers, program, runni
 from app.local.ports import free_port
 from app.local.programs import API, INVENTORY, WORKER, python
 from app.local.waiting import wait_until
-from tests.databases import ROOT
 from tests.e2e.stack import PATIENCE, Stack
-from tests.standby import copy, cut_off, promote, wait_until_replayed
+from tests.harness.databases import ROOT
+from tests.harness.standby import copy, cut_off, promote, wait_until_replayed
 
 
 class Standby:

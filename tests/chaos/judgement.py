@@ -21,6 +21,8 @@ _CYCLE_SECONDS = 20.0
 _LAST_AT_REST = 5
 _COPIES_SECONDS = 90.0
 """The grace, and the listings before and after it."""
+_WITH_ITS_GROUP = frozenset({"group_member_lost", "released_by_user"})
+"""Reasons of a member that ends with its group. Before a group is formed its reason is that of the ended member."""
 
 
 class Judge:
@@ -129,7 +131,7 @@ class Judge:
         incomplete = {
             lease_id
             for lease_id, group in group_of.items()
-            if group in taken_from and codes.get(lease_id) == "group_member_lost"
+            if group in taken_from and codes.get(lease_id) in _WITH_ITS_GROUP
         }
         capped = course.capped | {lease_id for lease_id, group in group_of.items() if group in course.groups_capped}
         released = {lease_id for lease_id, group in group_of.items() if group in course.groups_released}

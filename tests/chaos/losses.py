@@ -12,13 +12,17 @@ from tests.e2e.people import Tenant
 
 _ASKED_TO_END = "user"
 """cloudsim's word for a VM that was ended by a call."""
+_LAUNCHES = """
+    SELECT lease_id, n::text, first_sent_at IS NOT NULL FROM attempt
+    UNION ALL SELECT id, '', last_sent_at IS NOT NULL FROM launch_batch
+"""
 
 
 class Losses:
     """`leases`: answered for, and then without a row. `vms`: VMs that lived while the row of their attempt or batch was
     lost, with the lease of each, or with the batch of a VM that had no tags of its own yet. `groups`: lost groups. `group_of`: the group of a lost lease, by its VM.
 
-    `ended_before`: VMs that had ended, or were ending, when the database lost commits. `groups_before`: groups that were alive then, with a
+    `unsent`: VMs that lived while the row of their launch said that its call was not sent yet. `ended_before`: VMs that had ended, or were ending, when the database lost commits. `groups_before`: groups that were alive then, with a
     state from before. `last_at`: when commits were lost last.
     """
 
@@ -29,6 +33,7 @@ class Losses:
         self._clock = clock
         self.leases: set[str] = set()
         self.vms: dict[str, str] = {}
+        self.unsent: set[str] = set()
         self.groups: set[str] = set()
         self.group_of: dict[str, str] = {}
         self.ended_before: set[str] = set()
@@ -46,6 +51,7 @@ class Losses:
         self.leases |= set(made) - {lease["id"] for lease in self._tenant.leases()}
         launched = self._launched()
         lost = [vm for vm in alive if _launch(vm) not in launched]
+        self.unsent |= {vm["id"] for vm in alive if launched.get(_launch(vm)) is False}
         self.vms |= {vm["id"]: owner(vm) for vm in lost}
         self.group_of |= {owner(vm): vm["tags"][GROUP] for vm in lost if GROUP in vm["tags"]}
         kept = {str(group["id"]) for group in self._tenant.groups()}
@@ -53,19 +59,18 @@ class Losses:
         self.groups_before |= kept
         self.last_at = self._clock()
 
-    def _launched(self) -> set[tuple[str, str]]:
-        """What the database knows of launches: lease and number of each attempt, and each batch."""
+    def _launched(self) -> dict[tuple[str, str], bool]:
+        """What the database knows of launches: lease and number of each attempt, and each batch, and whether its call was sent."""
         with psycopg.connect(self._database_url) as connection:
             connection.execute("SET ROLE gpulease_worker")
-            rows = connection.execute("SELECT lease_id, n::text FROM attempt UNION ALL SELECT id, '' FROM launch_batch")
-            return {(str(owned), str(n)) for owned, n in rows.fetchall()}
+            return {(str(owned), str(n)): bool(sent) for owned, n, sent in connection.execute(_LAUNCHES).fetchall()}
 
     def forgotten(self, by_others: Collection[str]) -> set[str]:
-        """VMs beside which their lease may have another one for the same attempt, since nobody knew of that attempt.
+        """VMs beside which their lease may have another one for the same attempt, since nobody knew of that launch.
 
         They had ended when commits were lost, or were ended `by_others` than gpulease itself, which never adopted them.
         """
-        return self.ended_before | (self.vms.keys() & set(by_others))
+        return self.ended_before | ((self.vms.keys() | self.unsent) & set(by_others))
 
     @property
     def without_lease(self) -> int:

@@ -43,6 +43,8 @@ _AMPLE, _NONE = 1_000_000, 0
 _PRICE_FACTORS = (0.5, 1.6)
 _TIGHT_SHARE = (0.2, 1.1)
 """Of the spend at the moment: a limit below it ends nothing, one just above it lets a few leases in."""
+_DEADLOCK_LINES = 40
+"""Of the log: who waits for whom, with the statements of both."""
 _EAGER_SECONDS = 5.0
 _HOLD_SECONDS = 30.0
 _LOOK_SECONDS = 1.0
@@ -128,9 +130,10 @@ class Storm:
             return {lease_id for request in requests for lease_id in request.result()}
 
     def _deadlocks(self) -> list[str]:
-        """PostgreSQL ends one of the transactions: its lease waits, or its caller has an error."""
-        log = (self._stack.home.logs / "postgres.log").read_text(encoding="utf-8", errors="replace")
-        return [line for line in log.splitlines() if "deadlock detected" in line]
+        """PostgreSQL ends one of the transactions: its lease waits, or its caller has an error. Each with its statements."""
+        lines = (self._stack.home.logs / "postgres.log").read_text(encoding="utf-8", errors="replace").splitlines()
+        found = [number for number, line in enumerate(lines) if "deadlock detected" in line]
+        return [" ".join(" ".join(lines[number : number + _DEADLOCK_LINES]).split()) for number in found]
 
     def _let_it_happen(self, tenant: Tenant) -> None:
         for event in events(self._wanted):

@@ -50,28 +50,37 @@ def test_a_vm_that_its_cloud_ended_or_never_ran_may_end(changes: Json) -> None:
     assert losses(VM | changes).ended(list, []) == []
 
 
+def test_a_launch_whose_sending_was_lost_may_be_sent_again_when_others_ended_its_vm() -> None:
+    lost = losses()
+    lost.unsent = {"vm-1", "vm-2"}
+    assert lost.forgotten({"vm-1", "vm-3"}) == {"vm-1"}
+
+
 def member(number: int, code: str) -> Json:
     placement = {"instance_id": f"zone:vm-{number}"}
     return {"id": f"lease_{number}", "group_id": "group_1", "reason": {"code": code}, "placement": placement}
 
 
 @pytest.mark.parametrize(
-    ("other", "stopped", "cancelled", "may_end"),
+    ("code", "other", "stopped", "cancelled", "may_end"),
     [
-        (member(2, "instance_lost"), {"vm-2"}, set(), True),
-        (member(2, "released_by_user"), set(), {"lease_2"}, True),
-        (member(2, "interrupted"), set(), set(), True),
+        ("group_member_lost", member(2, "instance_lost"), {"vm-2"}, set(), True),
+        ("group_member_lost", member(2, "released_by_user"), set(), {"lease_2"}, True),
+        ("group_member_lost", member(2, "interrupted"), set(), set(), True),
+        # a group that is not formed yet ends for the reason of its member
+        ("released_by_user", member(2, "released_by_user"), set(), {"lease_2"}, True),
+        ("released_by_user", member(2, "released_by_user"), set(), set(), False),
         # nothing of the run ended it: gpulease took a lost row for a lost member
-        (member(2, "instance_lost"), set(), set(), False),
+        ("group_member_lost", member(2, "instance_lost"), set(), set(), False),
     ],
 )
 def test_a_member_may_end_with_its_group_when_the_run_took_others(
-    other: Json, stopped: set[str], cancelled: set[str], *, may_end: bool
+    code: str, other: Json, stopped: set[str], cancelled: set[str], *, may_end: bool
 ) -> None:
     course = Course()
     course.stopped |= stopped
     course.cancelled |= cancelled
-    mine = member(1, "group_member_lost")
+    mine = member(1, code)
     lost = losses(VM, leases=[mine, other])
     lost.group_of = {"lease_1": "group_1"}
     unused: Any = None

@@ -15,7 +15,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, ClassVar
 from urllib.parse import parse_qs, urlsplit
 
-from app.cli import times
+from app.cli.render import times
 from tests.cli import contract
 
 Json = dict[str, Any]

@@ -42,6 +42,11 @@ def a_summary(**changes: object) -> Json:
         "late_jobs": [],
         "failed_checks": [],
         "events": {"unnumbered_seconds": 0.0, "webhooks_seconds": 0.0},
+        "overdue": {"leases": 0, "seconds": 0.0},
+        "unlisted_charges": 0,
+        "lost_hosts": [],
+        "ghost_leases": [],
+        "warnings": [],
         **changes,
     }
 

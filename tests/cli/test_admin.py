@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from app.cli import times
+from app.cli.render import times
 from tests.cli.conftest import Cli
 from tests.cli.fake_api import OPERATOR_KEY, PLACE, TENANT_ID, TENANT_KEY, Asked, FakeApi, Json
 from tests.cli.installation import SUMMARY, a_summary
@@ -171,6 +171,21 @@ def test_the_summary_says_that_events_wait(api: FakeApi, cli: Cli) -> None:
     assert "the oldest has no number after 330 s; a webhook has waited for a worker for 61 s" in shown
 
 
+def test_the_summary_says_what_waits_and_what_is_charged_without_a_lease(api: FakeApi, cli: Cli) -> None:
+    warning = "the host's clock is 9 s ahead of the database's"
+    api.documents[SUMMARY] = a_summary(
+        overdue={"leases": 12, "seconds": 130.4},
+        unlisted_charges=3,
+        lost_hosts=[{"host": "worker-2", "kind": "inventory"}],
+        warnings=[warning],
+    )
+    shown = " ".join(cli("ops", "summary").stdout.split())
+    assert "queue 12 leases wait for a worker, the oldest for 130 s" in shown
+    assert "unlisted charges 3" in shown
+    assert "Lost hosts HOST KIND worker-2 inventory" in shown
+    assert f"warnings {warning}" in shown
+
+
 def test_the_summary_has_a_table_for_each_part(api: FakeApi, cli: Cli) -> None:
     api.documents[SUMMARY] = a_summary(
         capacity_failures={"total": 3, "worst": [{**WHERE, "market": "spot", "failures": 3}]}
@@ -258,7 +273,12 @@ def _an_account() -> Json:
 def test_accounts_show_vms_regions_cordon_and_error(api: FakeApi, cli: Cli) -> None:
     api.documents["GET", "/v1/ops/accounts"] = _one(_an_account())
     shown = cli("ops", "accounts").stdout
-    for fact in ("1 of 2 listed", "silence", "by ann: audit", "eu-west-1: Timeout: no response"):
+    for fact in (
+        "1 of 2 listed, the oldest 5 h 1 min ago",
+        "silence",
+        "by ann: audit",
+        "eu-west-1: Timeout: no response",
+    ):
         assert fact in shown, shown
     first, second = cli("ops", "accounts", "--regions").stdout.splitlines()[1:]
     assert "5 h 1 min ago" in first
@@ -309,6 +329,21 @@ def test_an_orphan_is_ended_by_its_shortened_id(api: FakeApi, cli: Cli) -> None:
         (["launches", "allow"], "PUT", "/v1/ops/launches", {"stopped": False}),
         (["cordon", "main"], "PUT", "/v1/ops/accounts/main/cordon", {"cordoned": True}),
         (["cordon", "main", "--off"], "PUT", "/v1/ops/accounts/main/cordon", {"cordoned": False}),
+        (
+            ["cordon", "main", "--region", "r1", "--zone", "r1a", "--type", "t1", "--market", "spot"],
+            "PUT",
+            "/v1/ops/accounts/main/cordon",
+            {
+                "cordoned": True,
+                "offerings": {"region": "r1", "zone": "r1a", "instance_type": "t1", "market": "spot"},
+            },
+        ),
+        (
+            ["cordon", "main", "--region", "r1", "--off"],
+            "PUT",
+            "/v1/ops/accounts/main/cordon",
+            {"cordoned": False, "offerings": {"region": "r1"}},
+        ),
         (["resume"], "POST", "/v1/ops/resume", None),
     ],
 )
@@ -333,6 +368,29 @@ def test_a_cordon_answers_with_what_it_did(api: FakeApi, cli: Cli) -> None:
     assert "L-1" not in shown
     api.documents[path] = account
     assert "allowed" in cli("ops", "cordon", "main", "--off").stdout
+
+
+def test_a_cordon_of_offerings_answers_with_the_cordons_of_its_region(api: FakeApi, cli: Cli) -> None:
+    by = {"by": "key_1", "since": "2026-06-01T11:00:00Z", "note": "rotten"}
+    cordon = {"zone": "r1a", "instance_type": None, "market": "spot", **by}
+    regions = [{"region": "r1", "cordons": [cordon]}, {"region": "r2", "cordons": [{**cordon, "zone": "r2a"}]}]
+    account = {"name": "main", "state": "ok", "cordoned": None, "regions": regions}
+    api.documents["PUT", "/v1/ops/accounts/main/cordon"] = account
+    shown = cli("ops", "cordon", "main", "--region", "r1", "--zone", "r1a", "--market", "spot").stdout
+    assert "every type, r1a, spot" in shown
+    assert "by key_1: rotten" in shown
+    assert "r2a" not in shown
+    api.documents["PUT", "/v1/ops/accounts/main/cordon"] = {**account, "regions": [{"region": "r1", "cordons": []}]}
+    assert "none" in cli("ops", "cordon", "main", "--region", "r1", "--off").stdout
+    api.documents["GET", "/v1/ops/accounts"] = _one({**account, "brakes": ["offering_cordon"]})
+    listed = " ".join(cli("ops", "accounts", "--regions").stdout.split())
+    assert "every type, r1a, spot" in listed
+
+
+def test_offerings_are_cordoned_in_a_region(api: FakeApi, cli: Cli) -> None:
+    refused = cli("ops", "cordon", "main", "--type", "t1")
+    assert (refused.exit_code, api.asked) == (2, [])
+    assert "--region" in refused.stderr
 
 
 def test_connection_options_stand_before_or_after_the_command(api: FakeApi, cli: Cli) -> None:

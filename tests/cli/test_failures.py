@@ -7,13 +7,13 @@ from datetime import timedelta
 import pytest
 from rich.console import Console
 
-from app.cli import times
 from app.cli.client import Api
 from app.cli.config import Endpoint
 from app.cli.failures import failure_lines
+from app.cli.leases.watch import Pace, follow
+from app.cli.leases.watch_views import Snapshot, picture
+from app.cli.render import times
 from app.cli.session import Connection, Session
-from app.cli.watch import Pace, follow
-from app.cli.watch_views import Snapshot, picture
 from tests.cli.conftest import Cli
 from tests.cli.fake_api import (
     ACTIVE,

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from app.cli import gpu_readings, gpu_use, times
-from app.cli.gpu_top_views import Screen, summary, urgency
+from app.cli.gpus import readings, use
+from app.cli.gpus.top_views import Screen, summary, urgency
+from app.cli.render import times
 from app.observability.gpu_exposition import exposition
 from tests.cli.conftest import Cli
 from tests.cli.fake_api import ACTIVE, BOOTING, PROVISIONING, TENANT_ID, Answer, FakeApi, Json, a_lease, problem
@@ -77,12 +78,12 @@ def _served(api: FakeApi) -> None:
 
 
 def test_readings_are_summed_up_per_lease() -> None:
-    found = gpu_readings.parse(TEXT)
+    found = readings.parse(TEXT)
     assert {lease: (each.hottest, each.power) for lease, each in found.items()} == {
         "lease_00000000000000000000000001": (66.5, 1799.5),
         "lease_00000000000000000000000002": (None, 52.2),
     }
-    assert gpu_readings.parse("DCGM_FI_DEV_GPU_TEMP{} 3\nDCGM_FI_DEV_GPU_TEMP 3\n") == {}
+    assert readings.parse("DCGM_FI_DEV_GPU_TEMP{} 3\nDCGM_FI_DEV_GPU_TEMP 3\n") == {}
 
 
 def test_the_apis_own_text_is_read() -> None:
@@ -100,7 +101,7 @@ def test_the_apis_own_text_is_read() -> None:
         "xids": [],
         "age_seconds": 5.0,
     }
-    found = gpu_readings.parse(exposition([row]))
+    found = readings.parse(exposition([row]))
     assert (found["lease_00000000000000000000000001"].hottest, found["lease_00000000000000000000000001"].power) == (
         33.0,
         51.2,
@@ -173,10 +174,10 @@ def test_the_screen_fits_and_says_what_is_missing(width: int, height: int) -> No
 
 def test_samples_that_were_refused_are_named_when_there_are_any() -> None:
     item = _active(1)
-    assert gpu_use.utilization(item) == "93 % of the GPUs, 40 % of their memory, 20 s ago"
+    assert use.utilization(item) == "93 % of the GPUs, 40 % of their memory, 20 s ago"
     for count, words in ((0, ""), (1, ", 1 sample refused"), (29, ", 29 samples refused")):
         refused = {**item, "utilization": {**item["utilization"], "refused": count}}
-        assert gpu_use.utilization(refused) == f"93 % of the GPUs, 40 % of their memory, 20 s ago{words}"
+        assert use.utilization(refused) == f"93 % of the GPUs, 40 % of their memory, 20 s ago{words}"
 
 
 def test_the_sums_leave_unknown_leases_out_of_the_mean() -> None:

@@ -28,7 +28,7 @@ from app.local.ports import LOOPBACK, free_port
 from app.request_deadlines import RequestDeadlines
 from tests.cli.conftest import Cli
 from tests.cli.fake_api import ACTIVE, BOOTING, PLACE, TENANT_ID, TENANT_KEY, FakeApi, Json, a_lease, problem
-from tests.cli.test_costs import BUDGET, COSTS
+from tests.cli.money.test_costs import BUDGET, COSTS
 
 ME: Json = {"key_id": "key_00000000000000000000000001", "tenant_id": TENANT_ID}
 LABEL: Json = {"kind": "label", "tenant_id": TENANT_ID, "key_id": None, "label": "team:vision"}

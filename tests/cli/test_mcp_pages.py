@@ -6,6 +6,7 @@ import re
 import shlex
 import subprocess
 import sys
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,13 @@ import pytest
 import yaml
 from mcp.server.mcpserver.exceptions import ToolError
 
+from app.api.http.problems import problem
 from app.cli.client import Api
 from app.cli.config import Endpoint
+from app.cli.errors import ProblemError
+from app.cli.mcp.advice import explained
 from app.cli.mcp.server import local_server
+from app.services.money.budget_refusals import BudgetNeed
 from tests.cli.conftest import Cli
 from tests.cli.fake_api import ACTIVE, BOOTING, PROVISIONING, TENANT_KEY, FakeApi
 from tests.house.sources import ROOT
@@ -118,3 +123,21 @@ async def test_the_page_lists_every_tool_and_what_it_changes(api: FakeApi) -> No
             "nothing" if hints.read_only_hint else "destructive" if hints.destructive_hint else "costs money"
         )
     assert dict(re.findall(TOOLS, MCP, re.MULTILINE)) == expected
+
+
+def test_a_refusal_reads_as_the_page_shows_it() -> None:
+    (example,) = blocks(MCP, "text")
+    need = BudgetNeed(
+        budget_id="budget_01jz0000000000000000000001",
+        amount=Decimal("5.00"),
+        spent=Decimal("1.25"),
+        committed=Decimal("2.50"),
+        asked=Decimal("21.96"),
+        resets_at=None,
+    )
+    answer = problem(need.refusal(), instance="/v1/leases", request_id="req_1")
+    error = ProblemError(json.loads(bytes(answer.body)), answer.status_code, "req_1")
+    *lines, advice = example.removeprefix("Error executing tool create_lease: ").splitlines()
+    *expected, whole_advice = explained(error).splitlines()
+    assert lines == expected
+    assert whole_advice.startswith(advice.removesuffix("…"))

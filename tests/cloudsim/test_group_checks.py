@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from app.domain.group_checks import parse_group_check
+from app.domain.groups.checks import parse_group_check
 from cloudsim.group_checks import GroupChecks
 from cloudsim.server import Simulation
 from cloudsim.settings import Settings

@@ -1,6 +1,6 @@
 """Runs the crash matrix, or a part: `python -m tests.crash_matrix --clouds aws --actions kill,hang --every 5`.
 
-One point many times: `--points send_batch._call:launch_batch:after --actions kill --repeat 100`.
+One point many times: `--points batches.send._call:launch_batch:after --actions kill --repeat 100`.
 """
 
 import argparse
@@ -22,9 +22,9 @@ from tests.crash_matrix.turns import is_leaders, repeated, run_in_turn, turns
 from tests.e2e.cloud import Cloud
 from tests.e2e.people import Operator
 from tests.e2e.stack import running
+from tests.failpoints.actions import Action
+from tests.failpoints.points import names
 from tests.reports import FOLDER, write_evidence
-from workers.failpoints.actions import Action
-from workers.failpoints.points import names
 
 _TRIES = 3
 

@@ -17,17 +17,19 @@ from sqlalchemy import NullPool, Table, create_engine, text
 from app.db.core.urls import sync_url
 from app.db.schema.tables import metadata
 from app.domain.tags import LEASE, TENANT
+from app.local.waiting import wait_until
 from cloudsim.gpus import devices
 from tests.crash_matrix.scenarios import TYPES
 from tests.e2e.cloud import Cloud, Json
 from tests.e2e.forgery import Forger
 from tests.e2e.people import Tenant
 from tests.e2e.stack import Stack
-from workers.failpoints.actions import HIT, Action, resumed
+from tests.failpoints.actions import HIT, Action, resumed
 
 HOSTILE_SECONDS = 6.0
 """The thread at the point waits so long at most: a report that needs one of its locks arrives when it continues."""
 _REPORT_SECONDS = 2.0
+_LAUNCH_SECONDS = 30.0
 _LEASES = 2
 """At each cloud: each is replaced when its GPUs are reported as broken."""
 _MOST_GPUS = 32
@@ -71,6 +73,10 @@ class Hostility:
                 begun = waiting
 
         self._have_leases()
+        # a launch that is still on its way would meet the faults of the scenario
+        wait_until(
+            lambda: not self._tenant.leases("queued") + self._tenant.leases("provisioning"), timeout=_LAUNCH_SECONDS
+        )
         with ThreadPoolExecutor() as reporting, ThreadPoolExecutor(1) as watching:
             acts = watching.submit(act)
             try:

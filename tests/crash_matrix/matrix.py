@@ -25,7 +25,7 @@ from tests.e2e.cloud import Cloud
 from tests.e2e.people import Operator, Tenant
 from tests.e2e.stack import Stack
 from tests.e2e.truth import differences, launched_together
-from workers.failpoints.actions import TRACE, Action, arm, resumed
+from tests.failpoints.actions import TRACE, Action, arm, resumed
 
 HANG_SECONDS = 12.0
 """Longer than a claim of the stack, so that somebody else goes on meanwhile."""

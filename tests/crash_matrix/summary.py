@@ -8,7 +8,7 @@ from typing import Any
 from bench import report
 from tests.crash_matrix.matrix import Case, Place
 from tests.crash_matrix.unreached import REASONS
-from workers.failpoints.points import names
+from tests.failpoints.points import names
 
 _KINDS = {"twin": "twins", "orphan": "orphans", "stuck": "stuck", "quota": "quota lost", "forged": "forged"}
 """How a line of `Case.wrong` begins, and its column."""

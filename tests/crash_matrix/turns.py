@@ -16,7 +16,7 @@ from tests.crash_matrix.hostile import HOSTILE_SECONDS
 from tests.crash_matrix.matrix import HANG_SECONDS, SECONDS, Case, Place, Stage, disarm, judge
 from tests.crash_matrix.scenarios import TYPES, Group
 from tests.e2e.cloud import Json
-from workers.failpoints.actions import Action, arm, resumed
+from tests.failpoints.actions import Action, arm, resumed
 
 TOGETHER = 4
 """Leases of a case."""

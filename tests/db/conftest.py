@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.db.store import Store
-from workers.database import WorkerDatabase
+from workers.runtime.database import WorkerDatabase
 
 
 @pytest.fixture

@@ -22,9 +22,9 @@ from app.db.tenancy import budgets, commitments, quotas
 from app.db.tenancy.quotas import NewCommitment
 from app.domain.budgets import Period, WhenExceeded, limit_of, resource_of, span_at
 from app.domain.ids import AttemptId, LeaseId, TenantId
-from workers.database import WorkerDatabase
 from workers.lifecycle.steps.context import StepContext, reserve_minimum, reserve_quota
-from workers.runtime import Runtime
+from workers.runtime.database import WorkerDatabase
+from workers.runtime.runtime import Runtime
 
 T = TypeVar("T")
 LEASE: dict[str, Any] = {"name": "t", "request": {"ttl_seconds": 3600}, "minimum_claim": {}}

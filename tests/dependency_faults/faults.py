@@ -15,10 +15,10 @@ from app.local import embedded_postgres, embedded_redis
 from app.local.embedded_postgres import DATABASE, EmbeddedCluster
 from app.local.embedded_redis import EmbeddedRedis
 from app.local.ports import free_port
-from tests import redis_proxy
-from tests.redis_proxy import BROKEN, ENDING, REPLIES, RESET, Proxy
-from tests.refusing_server import refusing_server
-from tests.standby import Pair, ask, postmaster, running_pair
+from tests.harness import redis_proxy
+from tests.harness.redis_proxy import BROKEN, ENDING, REPLIES, RESET, Proxy
+from tests.harness.refusing_server import refusing_server
+from tests.harness.standby import Pair, ask, postmaster, running_pair
 
 _PASSWORD = "secret"
 _BETWEEN_TERMINATIONS = 0.2

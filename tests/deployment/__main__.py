@@ -23,7 +23,6 @@ import httpx
 import psycopg
 
 from bench import ending, report
-from tests.databases import ROOT
 from tests.deployment.database import Check, DatabaseTrial, prepare
 from tests.deployment.groups import groups_trial
 from tests.deployment.hosts import hosts_trial
@@ -31,11 +30,13 @@ from tests.deployment.image import ImageTrial
 from tests.deployment.installation import Installation, Passwords, clouds
 from tests.deployment.needs import Needs, can_unshare, find_program, program
 from tests.deployment.network import two_hosts
+from tests.deployment.pages import pages_trial
 from tests.deployment.poolers import PoolerTrial
 from tests.deployment.processes import TrialError
 from tests.deployment.results import Outcome, Result, exit_code, read_results, table
 from tests.deployment.servers import open_folder, postgres, redis_server
 from tests.deployment.ssh import ssh_trial
+from tests.harness.databases import ROOT
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,7 @@ PARTS: Mapping[str, Part] = {
             ("ip", "sshd", "ssh", "ssh-keygen", "mpirun", "ansible", "ansible-inventory", "scontrol"), namespaces=True
         )
     ),
+    "pages": Part(Needs(()), private=False),
     "image": Part(Needs(("initdb", "redis-server", "buildah", "debootstrap", "runc")), private=False),
 }
 
@@ -167,6 +169,10 @@ def _prepared(part: str, folder: Path) -> Iterator[Trial]:
     if part == "groups":
         with groups_trial(folder) as launchers:
             yield Trial(checks=launchers.checks())
+        return
+    if part == "pages":
+        with pages_trial(folder) as pages:
+            yield Trial(checks=pages.checks())
         return
     with ExitStack() as stack:
         installation = _installation(folder, stack)

@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from tests.databases import ROOT
+from tests.harness.databases import ROOT
 
 DOCS = ROOT / "docs"
 _BLOCK = re.compile(r"^( *)```(\w*)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)

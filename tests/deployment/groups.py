@@ -19,13 +19,13 @@ from app.local.environment import SIMULATED_AWS
 from app.local.ports import free_port
 from cloudsim.testing import Control, own_process
 from cloudsim.user_data import first_boot
-from tests.databases import ROOT
 from tests.deployment.database import Check
 from tests.deployment.machines import GATEWAY, USER, Address, Machine, Metadata, forward_between_machines
 from tests.deployment.needs import program
 from tests.deployment.processes import await_, clean_environment, expect, finish, run
 from tests.deployment.ssh import CLI
 from tests.e2e.stack import Stack, running
+from tests.harness.databases import ROOT
 from workers.providers.common import group_node, host_keys, slot_tokens
 
 GROUP = "train"

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from app.local.ports import LOOPBACK, free_port
-from tests.databases import ROOT
 from tests.deployment.database import Check
 from tests.deployment.installation import Installation, await_ready, module, running
 from tests.deployment.needs import program
 from tests.deployment.processes import CLEAN_ENDS, Process, clean_environment, expect, finish, run
 from tests.e2e.people import ONE_A10G, Operator
+from tests.harness.databases import ROOT
 
 BASE = "localhost/gpulease-base"
 IMAGE = "localhost/gpulease"

@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from app.local.waiting import wait_until
-from tests.databases import ROOT
+from tests.harness.databases import ROOT
 
 STOP_SECONDS = 150.0
 FINISH_SECONDS = 180.0

@@ -14,9 +14,9 @@ import psycopg
 import redis
 
 from app.local.ports import LOOPBACK, free_port
-from tests.databases import ROOT
 from tests.deployment.needs import program
 from tests.deployment.processes import Process, as_user, await_, clean_environment, run
+from tests.harness.databases import ROOT
 
 DATABASE = "gpulease"
 OWNER = "gpulease_owner"

@@ -6,8 +6,8 @@ import psycopg
 import pytest
 
 from app.db.leases.process_locks import _CLASS, claim_id
-from tests.databases import Databases
 from tests.deployment.claims import Claims
+from tests.harness.databases import Databases
 
 LEASE = "lease_01jz0000000000000000000001"
 NUMBER = 7

@@ -4,11 +4,11 @@ import re
 
 import pytest
 
-from tests.databases import ROOT
 from tests.deployment import documents
 from tests.deployment.__main__ import PARTS
 from tests.deployment.needs import PACKAGES, Needs
 from tests.deployment.results import Outcome, Result, exit_code, read_results, table
+from tests.harness.databases import ROOT
 
 PLACES = {"postgres:5432": "10.0.0.9:1", "redis://redis:6379/0": "redis://10.0.0.9:2/0"}
 VARIABLES = {name: f"secret of {name}" for name in ("OWNER_PASSWORD", "API_PASSWORD", "WORKER_PASSWORD")}

@@ -5,11 +5,11 @@ from datetime import datetime
 from itertools import product
 from typing import Any
 
-from app.domain.gpu_findings import Finding, HealthStatus, ProofStatus, Severity
-from app.domain.gpu_health import HealthRecord
-from app.domain.lease_requests import LeaseRequest, OnGpuFailure, OnInterruption, ProofWish
+from app.domain.gpus.findings import Finding, HealthStatus, ProofStatus, Severity
+from app.domain.gpus.health import HealthRecord
+from app.domain.gpus.proofs import ProofRecord
+from app.domain.lease_requests import LeaseRequest, OnGpuFailure, OnInterruption, ProofMode
 from app.domain.leases import Attempt, AttemptState, Lease, LeaseState, VmState
-from app.domain.proofs import ProofRecord
 from tests.domain.samples import NOW, TIMING, ago, ahead, attempt, lease
 
 A, S = AttemptState, LeaseState
@@ -71,7 +71,7 @@ def gpu_leases() -> Iterator[Lease]:
     """A VM with an agent, before and after its lease is active: every proof, health and policy."""
     vm_states = (VmState.RUNNING, VmState.ENDING, VmState.GONE, VmState.ABSENT)
     hosts = list(product(vm_states, (None, ahead(7200)), (None, ago(5), ago(901)), (None, ago(1))))
-    waits = product(ProofWish, PROOFS, (None, ago(15), ago(61)), (0, 3))
+    waits = product(ProofMode, PROOFS, (None, ago(15), ago(61)), (0, 3))
     for (wish, proof, awaited_at, tries), host in product(list(waits), hosts):
         one = _with_agent(*host, proof_awaited_at=awaited_at, console_proof_tries=tries)
         request = LeaseRequest(ttl_seconds=3600, proof=wish)

@@ -8,8 +8,8 @@ from app.domain.budgets import BudgetKind, Period
 from app.domain.event_parts import EventData, EventError, EventFinding, EventOffering, EventReason
 from app.domain.event_types import EventType
 from app.domain.events import EVENT_DATA
-from app.domain.gpu_findings import HealthStatus, ProofStatus, Severity
-from app.domain.group_events import EventPool
+from app.domain.gpus.findings import HealthStatus, ProofStatus, Severity
+from app.domain.groups.events import EventPool
 from app.domain.reasons import Origin, Reason, ReasonCode
 
 AT = datetime(2026, 11, 1, 10, tzinfo=UTC)

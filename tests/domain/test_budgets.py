@@ -15,11 +15,11 @@ from app.domain.budgets import (
     Scope,
     Spending,
     commitment,
+    highest_after_change,
     reached,
     span_at,
     to_release,
-    told_after_change,
-    untold,
+    without_event,
 )
 
 NOW = datetime(2026, 11, 15, 12, tzinfo=UTC)
@@ -194,9 +194,9 @@ THRESHOLDS = (50, 80, 100)
 
 def test_each_threshold_is_told_once() -> None:
     assert reached(THRESHOLDS, Decimal("49.999999"), Decimal(100)) == ()
-    assert untold(THRESHOLDS, 0, Decimal(85), Decimal(100)) == (50, 80)
-    assert untold(THRESHOLDS, 80, Decimal(99), Decimal(100)) == ()
-    assert untold(THRESHOLDS, 80, Decimal(250), Decimal(100)) == (100,)
+    assert without_event(THRESHOLDS, 0, Decimal(85), Decimal(100)) == (50, 80)
+    assert without_event(THRESHOLDS, 80, Decimal(99), Decimal(100)) == ()
+    assert without_event(THRESHOLDS, 80, Decimal(250), Decimal(100)) == (100,)
 
 
 def test_nothing_spent_reaches_no_threshold_of_an_amount_of_zero() -> None:
@@ -205,10 +205,10 @@ def test_nothing_spent_reaches_no_threshold_of_an_amount_of_zero() -> None:
 
 
 def test_a_raised_amount_makes_a_threshold_one_to_tell_again() -> None:
-    assert told_after_change(THRESHOLDS, 80, Decimal(85), Decimal(100)) == 80
-    assert told_after_change(THRESHOLDS, 80, Decimal(85), Decimal(150)) == 50
-    assert told_after_change(THRESHOLDS, 80, Decimal(85), Decimal(1000)) == 0
-    assert told_after_change(THRESHOLDS, 0, Decimal(85), Decimal(100)) == 0
+    assert highest_after_change(THRESHOLDS, 80, Decimal(85), Decimal(100)) == 80
+    assert highest_after_change(THRESHOLDS, 80, Decimal(85), Decimal(150)) == 50
+    assert highest_after_change(THRESHOLDS, 80, Decimal(85), Decimal(1000)) == 0
+    assert highest_after_change(THRESHOLDS, 0, Decimal(85), Decimal(100)) == 0
 
 
 def holder(lease_id: str, rate: int, *, committed: int = 10, counted: int = 2, ending: bool = False) -> Holder:

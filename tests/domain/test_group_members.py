@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from app.domain.groups import Membership, Pool
+from app.domain.groups.groups import Membership, Pool
 from app.domain.ids import GroupId
 from app.domain.leases import AttemptState, Desired, Lease, LeaseState, VmState
 from app.domain.lifecycle import (

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.domain.groups import Membership
+from app.domain.groups.groups import Membership
 from app.domain.idleness import LAST_NOTICE, IdleFloor, Idleness, IdleRun, effective_rule, sample_is_idle
 from app.domain.ids import GroupId
 from app.domain.lease_requests import IdleAction, IdleRule

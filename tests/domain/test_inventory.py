@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.domain.ids import AttemptId, LeaseId
-from app.domain.inventory import ALIVE, EMPTY_LISTINGS, Findings, Listing, Row, Seen, compare
+from app.domain.inventory import ALIVE, EMPTY_LISTINGS, Findings, ListedVm, Listing, Row, compare
 from app.domain.leases import LIVE_ATTEMPT, AttemptState, VmState
 from app.domain.tokens import launch_name, launch_token
 from tests.domain.samples import LEASE, NOW, ago, ahead
@@ -52,20 +52,20 @@ def row(state: AttemptState = A.KNOWN, **changes: Any) -> Row:
     return Row(state=state, **{**facts, **changes})
 
 
-def seen(vm_id: str = "i-1", state: VmState = VmState.RUNNING, **changes: Any) -> Seen:
+def seen(vm_id: str = "i-1", state: VmState = VmState.RUNNING, **changes: Any) -> ListedVm:
     """Genuine, unless a test says otherwise."""
     key = changes.get("key", KEY)
     identity = token_of(LeaseId(key[0]), key[1]) if key is not None else None
     facts: dict[str, Any] = {"vm_id": vm_id, "zone": "z1", "state": state, "key": key, "launch_identity": identity}
-    return Seen(**{**facts, **changes})
+    return ListedVm(**{**facts, **changes})
 
 
-def look(rows: list[Row], *vms: Seen, **changes: Any) -> Findings:
+def look(rows: list[Row], *vms: ListedVm, **changes: Any) -> Findings:
     listing = Listing(started_at=NOW, seen=vms, **changes)
     return compare(listing, {one.key: one for one in rows}, token_of=token_of, settle_gap=GAP)
 
 
-def cases() -> Iterator[tuple[Row, Seen]]:
+def cases() -> Iterator[tuple[Row, ListedVm]]:
     """One row and one VM that names it, in every combination of states."""
     states = [state for state in VmState if state is not VmState.ABSENT]
     for state, ended, vm_state, vm_id, before in product(A, (False, True), states, ("i-1", "i-2"), (None, *VmState)):
@@ -87,7 +87,7 @@ def test_what_may_still_be_under_way_is_never_doomed(state: AttemptState) -> Non
 def test_the_vm_of_an_unknown_outcome_is_found_in_whatever_state(state: AttemptState) -> None:
     for one, vm in cases():
         if one.state is state:
-            assert look([one], vm).found == [(one, vm)]
+            assert look([one], vm).matched == [(one, vm)]
 
 
 def test_the_vm_that_a_lease_owns_is_never_doomed() -> None:
@@ -166,7 +166,7 @@ def test_a_copy_is_never_an_attempts_vm_and_never_doomed_without_its_grace(ident
         copy = replace(vm, vm_id="i-9", launch_identity=identity)
         found = look([one], copy)
         assert found.copied == ([copy] if copy.state in ALIVE else [])
-        assert [*found.found, *found.doomed, *found.lost, *found.changed] == []
+        assert [*found.matched, *found.doomed, *found.lost, *found.changed] == []
 
 
 @pytest.mark.parametrize("identity", COPIES)
@@ -220,7 +220,7 @@ def test_nothing_genuine_is_ended_without_a_row_and_nothing_copied_is_taken_for_
     """Random rows, VMs and identities: VM `i-N` names attempt n of lease N."""
     rows: list[Row] = []
     shown: dict[str, bool] = {}
-    listed: list[Seen] = []
+    listed: list[ListedVm] = []
     for number, (state, n, vm_state, genuine) in enumerate(vms):
         lease_id = LeaseId(f"lease_{number}")
         if state is not None:
@@ -231,7 +231,7 @@ def test_nothing_genuine_is_ended_without_a_row_and_nothing_copied_is_taken_for_
         shown[f"i-{number}"] = genuine
     found = look(rows, *listed)
     assert {vm.vm_id for vm in found.copied} == {vm_id for vm_id, genuine in shown.items() if not genuine}
-    taken = [vm for _, vm in found.found] + [vm for vm, *_ in found.doomed] + found.lost
+    taken = [vm for _, vm in found.matched] + [vm for vm, *_ in found.doomed] + found.lost
     assert {vm.vm_id for vm in taken} == {vm_id for vm_id, genuine in shown.items() if genuine}
     assert all(row is not None and row.state in (A.KNOWN, A.REFUSED, A.DEAD) for _, row, _ in found.doomed)
     assert {vm.key for vm in found.lost}.isdisjoint(one.key for one in rows)
@@ -279,7 +279,7 @@ def test_a_listed_vm_is_never_absent_or_counted_as_nothing() -> None:
 # --- what a listing does not show -------------------------------------------------------------------------
 
 
-def missing(one: Row, *vms: Seen, **changes: Any) -> Findings:
+def missing(one: Row, *vms: ListedVm, **changes: Any) -> Findings:
     return look([one], *vms, **changes)
 
 
@@ -346,7 +346,7 @@ def test_every_finding_comes_from_its_own_pair_whatever_else_is_listed(
     for one in rows:
         own = [vm for vm in vms if vm.key == one.key]
         alone = look([one], *own)
-        assert [pair for pair in together.found if pair[0] == one] == alone.found
+        assert [pair for pair in together.matched if pair[0] == one] == alone.matched
         assert [pair for pair in together.changed if pair[0] == one] == alone.changed
         assert [entry for entry in together.doomed if entry[1] == one] == alone.doomed
         assert [absent for absent in together.absent if absent == one] == alone.absent

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from app.domain.ids import BatchId
-from app.domain.inventory import ALIVE, BatchSlot, Seen
+from app.domain.inventory import ALIVE, BatchSlot, ListedVm
 from app.domain.leases import AttemptState, VmState
 from app.domain.tokens import batch_token, launch_name
 from tests.domain.samples import LEASE, NOW, ahead
@@ -20,17 +20,17 @@ NAMED = launch_name(token_of(LEASE, 1))
 """What Compute Engine keeps of a launch: the name of the slot's VM."""
 
 
-def seen(identity: str = TOKEN, slot: BatchSlot = SLOT, **changes: Any) -> Seen:
+def seen(identity: str = TOKEN, slot: BatchSlot = SLOT, **changes: Any) -> ListedVm:
     """A VM that has only the tags of its batch, unless a test says otherwise."""
     facts: dict[str, Any] = {"vm_id": "i-1", "zone": "z1", "state": VmState.RUNNING, "key": None}
-    return Seen(**(facts | {"launch_identity": identity, "batch": slot} | changes))
+    return ListedVm(**(facts | {"launch_identity": identity, "batch": slot} | changes))
 
 
 @pytest.mark.parametrize("identity", [TOKEN, NAMED])
 @pytest.mark.parametrize("state", [A.SENT, A.SETTLING])
 def test_a_vm_without_tags_of_its_own_is_found_by_its_slot(identity: str, state: AttemptState) -> None:
     one, vm = row(state), seen(identity)
-    assert look([one], vm).found == [(one, vm)]
+    assert look([one], vm).matched == [(one, vm)]
 
 
 @pytest.mark.parametrize("state", [A.REFUSED, A.DEAD])
@@ -57,19 +57,19 @@ def test_a_vm_of_a_batch_that_the_database_has_lost_is_lost(identity: str) -> No
 def test_a_vm_with_copied_tags_of_a_batch_is_not_of_the_batch() -> None:
     vm = seen("somebody-s-token")
     findings = look([row(A.SENT)], vm)
-    assert (findings.copied, findings.found) == ([vm], [])
+    assert (findings.copied, findings.matched) == ([vm], [])
 
 
 def test_another_launch_with_copied_tags_of_a_batch_keeps_its_own_attempt() -> None:
     other = row(A.SENT, lease_id=OTHER)
     vm = seen(token_of(OTHER, 1), key=(OTHER, 1))
-    assert look([row(A.SENT), other], vm).found == [(other, vm)]
+    assert look([row(A.SENT), other], vm).matched == [(other, vm)]
 
 
 def test_the_slot_counts_more_than_tags_that_name_another_attempt() -> None:
     one, other = row(A.SENT), row(A.SENT, lease_id=OTHER)
     vm = seen(key=(OTHER, 1))
-    assert look([one, other], vm).found == [(one, vm)]
+    assert look([one, other], vm).matched == [(one, vm)]
 
 
 @pytest.mark.parametrize("state", [state for state in VmState if state not in ALIVE and state is not VmState.ABSENT])

@@ -8,16 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.domain.lease_requests import (
-    BenchmarkWish,
+    BenchmarkMode,
     GpuRequest,
     IdleAction,
     IdleRule,
     LeaseRequest,
     OnGpuFailure,
     OnInterruption,
-    ProofWish,
+    ProofMode,
 )
-from app.domain.offerings import GpuVendor, Interconnect, MarketWish
+from app.domain.offerings import GpuVendor, Interconnect, MarketPreference
 
 TEXTS = st.none() | st.lists(st.text(min_size=1, max_size=8), min_size=1, max_size=3).map(tuple)
 GPUS = st.builds(
@@ -40,7 +40,7 @@ REQUESTS = st.builds(
     min_vcpus=st.none() | st.integers(1, 1024),
     min_memory_gib=st.none() | st.integers(1, 65_536),
     min_local_disk_gib=st.none() | st.integers(1, 262_144),
-    market=st.sampled_from(MarketWish),
+    market=st.sampled_from(MarketPreference),
     providers=TEXTS,
     regions=TEXTS,
     max_price_per_hour=st.none() | st.decimals(min_value=0, max_value=1000, places=6),
@@ -75,24 +75,24 @@ def test_an_amount_is_stored_without_an_exponent() -> None:
 def test_the_wishes_about_gpus_are_read_as_they_were_stored_and_have_defaults() -> None:
     wishes = LeaseRequest(
         ttl_seconds=60,
-        proof=ProofWish.REQUIRED,
+        proof=ProofMode.REQUIRED,
         on_gpu_failure=OnGpuFailure.REPLACE,
         idle=IdleRule(after_seconds=900, action=IdleAction.END),
-        benchmark=BenchmarkWish.QUICK,
+        benchmark=BenchmarkMode.QUICK,
     )
     assert LeaseRequest.from_json(wishes.as_json()) == wishes
     assert wishes.as_json()["idle"] == {"after_seconds": 900, "action": "end"}
     earlier = LeaseRequest.from_json({"ttl_seconds": 60})
-    assert (earlier.proof, earlier.on_gpu_failure, earlier.idle) == (ProofWish.AUTO, OnGpuFailure.NOTIFY, None)
+    assert (earlier.proof, earlier.on_gpu_failure, earlier.idle) == (ProofMode.AUTO, OnGpuFailure.NOTIFY, None)
 
 
 @pytest.mark.parametrize(
     ("changes", "wanted"),
     [
         ({}, True),
-        ({"proof": ProofWish.OFF}, False),
-        ({"proof": ProofWish.OFF, "idle": IdleRule()}, True),
-        ({"proof": ProofWish.OFF, "benchmark": BenchmarkWish.QUICK}, True),
+        ({"proof": ProofMode.OFF}, False),
+        ({"proof": ProofMode.OFF, "idle": IdleRule()}, True),
+        ({"proof": ProofMode.OFF, "benchmark": BenchmarkMode.QUICK}, True),
     ],
 )
 def test_an_agent_is_needed_for_the_proof_idleness_or_the_benchmark(changes: dict[str, Any], *, wanted: bool) -> None:

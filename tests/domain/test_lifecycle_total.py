@@ -6,9 +6,9 @@ from functools import cache
 from itertools import chain
 from typing import get_args
 
-from app.domain.gpu_findings import ProofStatus
-from app.domain.gpu_protocol import ReadConsole, RebootForGpus
-from app.domain.lease_requests import OnInterruption, ProofWish
+from app.domain.gpus.findings import ProofStatus
+from app.domain.gpus.protocol import ReadConsole, RebootForGpus
+from app.domain.lease_requests import OnInterruption, ProofMode
 from app.domain.leases import TRANSITIONS, AttemptState, Desired, Lease, LeaseState, VmState
 from app.domain.lifecycle import (
     BeginRelease,
@@ -155,13 +155,13 @@ def test_no_lease_with_a_failed_proof_becomes_active() -> None:
     for one, step in decided():
         own = one.proof is not None and one.attempt is not None and one.proof.n == one.attempt.n
         failed = own and one.proof is not None and one.proof.status is ProofStatus.FAILED
-        if failed and one.request.proof is not ProofWish.OFF:
+        if failed and one.request.proof is not ProofMode.OFF:
             assert step != Enter(LeaseState.ACTIVE), one
 
 
 def test_a_required_proof_is_there_before_the_lease_is_active() -> None:
     for one, _ in steps_of(Enter):
-        if one.state is LeaseState.BOOTING and one.request.proof is ProofWish.REQUIRED:
+        if one.state is LeaseState.BOOTING and one.request.proof is ProofMode.REQUIRED:
             assert one.attempt is not None
             assert not one.attempt.has_agent or (one.proof is not None and one.proof.status is ProofStatus.PASSED)
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.domain.gpu_benchmarks import MeasuredPerformance
+from app.domain.gpus.benchmarks import MeasuredPerformance
 from app.domain.lease_requests import GpuRequest, LeaseRequest
-from app.domain.offerings import GpuVendor, Interconnect, Market, MarketWish, Obstacle, Offering
+from app.domain.offerings import GpuVendor, Interconnect, Market, MarketPreference, Obstacle, Offering
 from app.domain.placement import Exclusion, Requirements, exclusion, much_dearer, rank, tried_offerings
 from tests.domain.samples import NOW, ago, ahead, cool_off, offering
 
@@ -33,7 +33,7 @@ def order(wish: Requirements, *offerings: Offering) -> list[str]:
         ({"min_memory_gib": 17}, Exclusion.MEMORY),
         ({"min_local_disk_gib": 233}, Exclusion.LOCAL_DISK),
         ({"instance_types": ("p5.48xlarge",)}, Exclusion.INSTANCE_TYPE),
-        ({"market": MarketWish.SPOT}, Exclusion.MARKET),
+        ({"market": MarketPreference.SPOT}, Exclusion.MARKET),
         ({"providers": ("gcp", "azure")}, Exclusion.PROVIDER),
         ({"providers": ()}, Exclusion.PROVIDER),
         ({"regions": ("eu-west-1",)}, Exclusion.REGION),
@@ -74,8 +74,8 @@ def test_what_cannot_be_used_is_excluded_whoever_asks(change: dict[str, Any], co
         {"gpu_vendor": GpuVendor.NVIDIA, "interconnect": Interconnect.PCIE},
         {"min_vcpus": 4, "min_memory_gib": 16, "min_local_disk_gib": 232},
         {"instance_types": ("g4dn.xlarge", "g5.xlarge")},
-        {"market": MarketWish.ON_DEMAND},
-        {"market": MarketWish.SPOT_FIRST},
+        {"market": MarketPreference.ON_DEMAND},
+        {"market": MarketPreference.SPOT_FIRST},
         {"providers": ("aws",), "regions": ("us-east-1",)},
         {"max_price_per_hour": Decimal("1.006")},
     ],
@@ -123,18 +123,21 @@ def test_the_cheapest_is_tried_first() -> None:
 
 def test_spot_first_tries_every_spot_offering_before_any_other() -> None:
     dear_spot, cheap = offering("spot", market=SPOT, price="9"), offering("cheap", price="1")
-    assert order(Requirements(market=MarketWish.SPOT_FIRST), cheap, dear_spot) == ["spot", "cheap"]
+    assert order(Requirements(market=MarketPreference.SPOT_FIRST), cheap, dear_spot) == ["spot", "cheap"]
     assert order(Requirements(), cheap, dear_spot) == ["cheap", "spot"]
 
 
-@pytest.mark.parametrize(("wish", "left"), [(MarketWish.SPOT, ["s"]), (MarketWish.ON_DEMAND, ["d"])])
-def test_a_market_asked_for_is_the_only_one(wish: MarketWish, left: list[str]) -> None:
+@pytest.mark.parametrize(("wish", "left"), [(MarketPreference.SPOT, ["s"]), (MarketPreference.ON_DEMAND, ["d"])])
+def test_a_market_asked_for_is_the_only_one(wish: MarketPreference, left: list[str]) -> None:
     assert order(Requirements(market=wish), offering("s", market=SPOT), offering("d")) == left
 
 
 def test_an_offering_in_cool_off_goes_last_even_before_spot_first() -> None:
     cooling = offering("spot", market=SPOT, price="0.1", cool_off=cool_off(ahead(1)))
-    assert order(Requirements(market=MarketWish.SPOT_FIRST), cooling, offering("dear", price="99")) == ["dear", "spot"]
+    assert order(Requirements(market=MarketPreference.SPOT_FIRST), cooling, offering("dear", price="99")) == [
+        "dear",
+        "spot",
+    ]
 
 
 def test_a_cool_off_that_is_over_counts_no_more() -> None:
@@ -194,8 +197,8 @@ def test_benchmarks_are_no_part_of_what_placement_orders() -> None:
     assert orders[0] == orders[1]
 
 
-@given(st.permutations(CATALOGUE), st.sampled_from(MarketWish))
-def test_the_order_of_the_catalogue_does_not_matter(mixed: list[Offering], market: MarketWish) -> None:
+@given(st.permutations(CATALOGUE), st.sampled_from(MarketPreference))
+def test_the_order_of_the_catalogue_does_not_matter(mixed: list[Offering], market: MarketPreference) -> None:
     def told(offerings: list[Offering]) -> list[tuple[Any, ...]]:
         ranking = rank(Requirements(market=market), offerings, NOW)
         return [(o.key, o.price_per_hour) for o in ranking.candidates]
@@ -205,8 +208,8 @@ def test_the_order_of_the_catalogue_does_not_matter(mixed: list[Offering], marke
     assert told(unique) == told([o for o in CATALOGUE if keys[o.key, o.price_per_hour] is o])
 
 
-@given(st.permutations(CATALOGUE), st.sampled_from(MarketWish))
-def test_every_offering_is_either_a_candidate_or_excluded(mixed: list[Offering], market: MarketWish) -> None:
+@given(st.permutations(CATALOGUE), st.sampled_from(MarketPreference))
+def test_every_offering_is_either_a_candidate_or_excluded(mixed: list[Offering], market: MarketPreference) -> None:
     ranking = rank(Requirements(market=market), mixed, NOW)
     assert len(ranking.candidates) + len(ranking.excluded) == len(mixed)
     assert [e.offering for e in ranking.excluded] == [o for o in mixed if exclusion(Requirements(market=market), o)]
@@ -221,7 +224,7 @@ def test_placement_looks_at_these_parts_of_a_request() -> None:
         min_vcpus=90,
         min_memory_gib=900,
         min_local_disk_gib=1000,
-        market=MarketWish.SPOT_FIRST,
+        market=MarketPreference.SPOT_FIRST,
         providers=("aws", "gcp"),
         max_price_per_hour=Decimal("40.00"),
     )
@@ -234,12 +237,12 @@ def test_placement_looks_at_these_parts_of_a_request() -> None:
         min_vcpus=90,
         min_memory_gib=900,
         min_local_disk_gib=1000,
-        market=MarketWish.SPOT_FIRST,
+        market=MarketPreference.SPOT_FIRST,
         providers=("aws", "gcp"),
         max_price_per_hour=Decimal("40.00"),
     )
     by_type = LeaseRequest(ttl_seconds=60, instance_types=("g5.xlarge",))
-    assert Requirements.of(by_type) == Requirements(instance_types=("g5.xlarge",), market=MarketWish.ON_DEMAND)
+    assert Requirements.of(by_type) == Requirements(instance_types=("g5.xlarge",), market=MarketPreference.ON_DEMAND)
     least = Requirements.of(LeaseRequest(ttl_seconds=60, gpu=GpuRequest(model="T4", min_count=2)))
     assert (least.gpu_count, least.min_gpu_count) == (None, 2)
 

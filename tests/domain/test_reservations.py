@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from app.domain.explanations.placement_failure import why_exhausted
 from app.domain.lease_offerings import for_term
 from app.domain.leases import LeaseState, VmState
 from app.domain.lifecycle import BeginRelease, Rest, Terminate, decide
-from app.domain.offerings import Market, MarketWish, Offering
+from app.domain.offerings import Market, MarketPreference, Offering
 from app.domain.placement import Exclusion, Requirements, rank
-from app.domain.placement_failure import why_exhausted
 from app.domain.reasons import ReasonCode
 from app.domain.reservations import ENDING_MARGIN, Reservation, Term
 from app.domain.vm_parts import PartsRequest
@@ -39,7 +39,7 @@ def term(seconds: float = 3600, waits: float = 0, tenant: str = MINE) -> Term:
 
 
 def candidates(offerings: list[Offering], asked: Term, *, launching: bool = True, now: datetime = NOW) -> list[str]:
-    ranking = rank(Requirements(market=MarketWish.RESERVED), offerings, now)
+    ranking = rank(Requirements(market=MarketPreference.RESERVED), offerings, now)
     found = for_term(ranking, asked, now, launching=launching).candidates
     return [one.key.reservation or "" for one in found]
 
@@ -93,7 +93,7 @@ def test_placement_gives_no_more_than_the_free_slots_and_no_term_beyond_the_wind
     ids=str,
 )
 def test_a_lease_that_does_not_fit_is_told_what_to_request(reservation: dict[str, Any], asked: Term, said: str) -> None:
-    ranking = rank(Requirements(market=MarketWish.RESERVED), [reserved(**reservation)], NOW)
+    ranking = rank(Requirements(market=MarketPreference.RESERVED), [reserved(**reservation)], NOW)
     (excluded,) = for_term(ranking, asked, NOW, launching=True).excluded
     assert excluded.code is Exclusion.RESERVATION
     assert said in excluded.detail
@@ -119,14 +119,14 @@ def test_which_requests_use_a_reservation() -> None:
     on_demand, block = offering(), reserved()
     queue = with_reservation(Reservation(name="queue", kind="flex_start", shortest_wait=90))
 
-    def order(market: MarketWish) -> list[str]:
+    def order(market: MarketPreference) -> list[str]:
         found = rank(Requirements(market=market), [on_demand, block, queue], NOW).candidates
         return [one.key.reservation or "on_demand" for one in found]
 
-    assert order(MarketWish.ANY) == ["block", "on_demand"]
-    assert order(MarketWish.RESERVED) == ["block", "queue"]
-    assert order(MarketWish.RESERVED_FIRST) == ["block", "queue", "on_demand"]
-    for market in (MarketWish.ON_DEMAND, MarketWish.SPOT_FIRST):
+    assert order(MarketPreference.ANY) == ["block", "on_demand"]
+    assert order(MarketPreference.RESERVED) == ["block", "queue"]
+    assert order(MarketPreference.RESERVED_FIRST) == ["block", "queue", "on_demand"]
+    for market in (MarketPreference.ON_DEMAND, MarketPreference.SPOT_FIRST):
         assert order(market) == ["on_demand"]
 
 

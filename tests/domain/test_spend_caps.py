@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
+from app.domain.explanations.placement_failure import why_exhausted
 from app.domain.lease_offerings import for_term, term_of
 from app.domain.lease_requests import LeaseRequest
 from app.domain.leases import Desired, Lease, LeaseState, VmState
 from app.domain.lifecycle import BeginRelease, RenewDeadline, Rest, deadline, decide
 from app.domain.placement import Exclusion, Ranking
-from app.domain.placement_failure import why_exhausted
 from app.domain.reasons import ReasonCode
 from tests.domain.samples import NOW, TIMING, ahead, attempt, lease, offering
 

@@ -10,10 +10,11 @@ from datetime import datetime, timedelta
 from random import Random
 from typing import Any
 
-from app.domain.gpu_findings import Finding, HealthStatus, ProofStatus
-from app.domain.gpu_health import HealthRecord
-from app.domain.gpu_protocol import AwaitProof, GiveUpProof, ReadConsole, RebootForGpus, RejectVm
-from app.domain.lease_requests import LeaseRequest, OnGpuFailure, OnInterruption, ProofWish
+from app.domain.gpus.findings import Finding, HealthStatus, ProofStatus
+from app.domain.gpus.health import HealthRecord
+from app.domain.gpus.proofs import ProofRecord, rejected
+from app.domain.gpus.protocol import AwaitProof, GiveUpProof, ReadConsole, RebootForGpus, RejectVm
+from app.domain.lease_requests import LeaseRequest, OnGpuFailure, OnInterruption, ProofMode
 from app.domain.leases import TRANSITIONS, AttemptState, Desired, Lease, LeaseState, VmState, final_state
 from app.domain.lifecycle import (
     BeginRelease,
@@ -34,7 +35,6 @@ from app.domain.lifecycle import (
     decide,
     settled,
 )
-from app.domain.proofs import ProofRecord, rejected
 from app.domain.reasons import Origin, Reason, ReasonCode
 from tests.domain.cases import FATAL, NEEDS_REBOOT
 from tests.domain.samples import NOW, TIMING, ahead, attempt, lease
@@ -58,7 +58,7 @@ class World:
     def new(cls, random: Random) -> "World":
         on_interruption = random.choice(list(OnInterruption))
         wait_until = ahead(random.choice([0, 600]))
-        wish, policy = random.choice(list(ProofWish)), random.choice(list(OnGpuFailure))
+        wish, policy = random.choice(list(ProofMode)), random.choice(list(OnGpuFailure))
         request = LeaseRequest(ttl_seconds=7200, proof=wish, on_gpu_failure=policy)
         start = lease(wait_until=wait_until, expires_at=ahead(7200), on_interruption=on_interruption, request=request)
         return cls(random=random, lease=start)

@@ -24,7 +24,8 @@ from app.local.supervision import Supervisor
 from app.local.waiting import wait_until
 from app.settings.timing import layered, timing
 from cloudsim.testing import NO_TLS
-from tests.databases import ROOT
+from tests.failpoints import FOLDER
+from tests.harness.databases import ROOT
 
 PATIENCE = 120.0
 """Seconds for whatever has to happen some time: a machine may be slow, and how fast things go is for `bench/` to say."""
@@ -69,7 +70,7 @@ class Credentials:
 
 
 class Stack:
-    """A running stack. `failpoints`: the folder that tells its workers where to fail (see workers/failpoints)."""
+    """A running stack. `failpoints`: the folder that tells its workers where to fail (see tests/failpoints)."""
 
     def __init__(self, home: Home, child: subprocess.Popen[bytes]) -> None:
         self.credentials = Credentials(**json.loads(home.credentials_file.read_text(encoding="utf-8")))
@@ -147,7 +148,7 @@ def _program(process: psutil.Process) -> str | None:
     name = Path(argv[0]).name if argv else ""
     if name in ("redis-server", "postgres"):
         return name.removesuffix("-server")
-    return argv[3] if argv[1:2] == ["-m"] and argv[2] in ("app.server", "workers") else None
+    return argv[3] if argv[1:2] == ["-m"] and argv[2] in ("app.server", "tests.failpoints") else None
 
 
 def _is_supervised(process: psutil.Process) -> bool:
@@ -168,11 +169,12 @@ def running(folder: Path, *arguments: str, settings: Mapping[str, str] = Mapping
         "GPULEASE_PORT": str(free_port()),
         "GPULEASE_CLOUDSIM_PORT": str(free_port()),
         "GPULEASE_HOME": str(home.path),
-        "GPULEASE_FAILPOINTS": str(failpoints),
+        FOLDER: str(failpoints),
+        "PYTHONPATH": str(ROOT),
     }
     environment = layered(os.environ, INTERVALS, own, settings)
     said = folder / "said"
-    argv = [sys.executable, "-m", "app.local", "--profile", "fast", "--gpu-agents", "0", *arguments]
+    argv = [sys.executable, "-m", "tests.failpoints.stack", "--profile", "fast", "--gpu-agents", "0", *arguments]
     with said.open("w") as output:
         child = subprocess.Popen(argv, cwd=ROOT, env=environment, stdout=output, stderr=output, start_new_session=True)
     try:

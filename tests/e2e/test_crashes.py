@@ -5,7 +5,7 @@ from tests.e2e.cloud import AWS, Cloud
 from tests.e2e.conftest import Planted
 from tests.e2e.people import Operator
 from tests.e2e.stack import Stack
-from workers.failpoints.actions import Action
+from tests.failpoints.actions import Action
 
 SAMPLE = (
     ("send.send:launch:after", Action.KILL),

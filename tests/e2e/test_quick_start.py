@@ -9,10 +9,10 @@ from pathlib import Path
 
 import asyncssh
 
-from tests.databases import ROOT
 from tests.e2e.cloud import Cloud
 from tests.e2e.people import Tenant
 from tests.e2e.stack import PATIENCE, Stack
+from tests.harness.databases import ROOT
 
 BLOCK = re.compile(r"^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.databases import ROOT
 from tests.e2e.cloud import Cloud
 from tests.e2e.people import Tenant
 from tests.e2e.stack import PATIENCE, Stack
-from tests.made_once import python_client
+from tests.harness.databases import ROOT
+from tests.harness.made_once import python_client
 
 PAGE = (ROOT / "docs" / "howto" / "test-mode.md").read_text(encoding="utf-8")
 SEVERAL_LEASES = 4 * PATIENCE

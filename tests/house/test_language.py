@@ -1,4 +1,4 @@
-"""Pages and docstrings are plain technical English: short sentences, and no phrases from a list of calques."""
+"""Pages, docstrings and messages are plain technical English: short sentences, and no phrases from a list of calques."""
 
 import ast
 import re
@@ -39,10 +39,16 @@ NEW_PARAGRAPH = re.compile(r"\s*(?:[-*+]|\d+\.)\s+")
 NOT_PROSE = re.compile(r"\s*(?:\||#|<|---)")
 SENTENCE_END = re.compile(r"(?<=[.!?])[\"')*]*\s+")
 WORD = re.compile(r"[\w$%/…-]*\w[\w$%/…'\u2019.-]*")
+NOT_MESSAGE = re.compile(
+    r"\b(?:SELECT|INSERT INTO|UPDATE|DELETE FROM|CREATE (?:TABLE|ROLE|DATABASE)|ALTER ROLE|GRANT)\b|"  # SQL
+    r"\b(?:FROM|WHERE|VALUES|WHEN|WITH|IS NULL)\b|"
+    r"</\w|^#!/|^\[Unit\]|^\s*(?:import|from) \w+|\"\$\w",  # HTML and scripts
+    re.MULTILINE,
+)
 
 FILES = [path.relative_to(ROOT) for path in tracked_files()]
 PAGES = [path for path in FILES if path.suffix == ".md" and path.parts[0] == "docs"]
-MODULES = [path for path in FILES if path.suffix == ".py" and path.parts[0] in {"app", "workers"}]
+MODULES = [path for path in FILES if path.suffix == ".py" and path.parts[0] in {"app", "workers", "cloudsim"}]
 
 
 def paragraphs(text: str) -> Iterator[str]:
@@ -69,15 +75,37 @@ def faults(text: str) -> list[str]:
     return found
 
 
-def docstrings(source: str) -> Iterator[str]:
-    for node in statements(ast.parse(source)):
+def docstrings(tree: ast.Module) -> Iterator[str]:
+    for node in statements(tree):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             yield ast.get_docstring(node) or ""
 
 
+def messages(tree: ast.Module) -> Iterator[str]:
+    """String constants of more than three words, docstrings included. SQL, HTML and scripts are left out."""
+    waiting: list[ast.AST] = [tree]
+    while waiting:
+        node = waiting.pop()
+        text = ""
+        if isinstance(node, ast.JoinedStr):
+            text = "".join(str(part.value) if isinstance(part, ast.Constant) else "X" for part in node.values)
+            waiting += (part.value for part in node.values if isinstance(part, ast.FormattedValue))
+        elif isinstance(node, ast.Constant):
+            text = node.value if isinstance(node.value, str) else ""
+        else:
+            waiting += ast.iter_child_nodes(node)
+        if text.count(" ") >= 3 and not NOT_MESSAGE.search(text):
+            yield text
+
+
+def faults_of_module(source: str) -> list[str]:
+    tree = ast.parse(source)
+    return sorted({fault for text in (*docstrings(tree), *messages(tree)) for fault in faults(text)})
+
+
 def faults_of(path: Path) -> list[str]:
     text = (ROOT / path).read_text(encoding="utf-8")
-    return faults(text) if path.suffix == ".md" else [fault for one in docstrings(text) for fault in faults(one)]
+    return faults(text) if path.suffix == ".md" else faults_of_module(text)
 
 
 def test_every_file_is_plain_technical_english() -> None:
@@ -109,3 +137,28 @@ def test_faults_are_found(text: str) -> None:
 )
 def test_code_and_tables_are_left_out(text: str) -> None:
     assert not faults(text)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        'raise ValueError("there is no room for the VM asked for")',
+        "raise ValueError(f\"{provider} has the regions {names('as the cloud tells them')}\")",
+        'LIMIT = 3\n"""Whatever becomes of them, three are enough."""',
+        f"HELP = {'word ' * 31!r}",
+    ],
+)
+def test_faults_in_messages_are_found(source: str) -> None:
+    assert faults_of_module(source)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        'SQL = "SELECT state FROM leases WHERE told"',
+        'HTML = "<p>a page that was told</p>"',
+        'SCRIPT = "import json\\nprint(json.dumps(told))  # told once"',
+    ],
+)
+def test_statements_and_scripts_are_left_out(source: str) -> None:
+    assert not faults_of_module(source)

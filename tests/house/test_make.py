@@ -14,7 +14,6 @@ TARGETS = {
     *(
         "mutation-of-steps",
         "deployment",
-        "old-code",
         "agents",
         "bench",
         "fmt",

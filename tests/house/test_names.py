@@ -3,7 +3,7 @@
 import ast
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from tests.house.sources import ROOT, tracked_files
 
@@ -42,6 +42,39 @@ def test_only_its_own_folder_names_a_provider() -> None:
             constants = (node for node in nodes if isinstance(node, ast.Constant))
             named += [f"{name}:{node.lineno}" for node in constants if node.value in PROVIDERS]
     assert named == []
+
+
+PLACEHOLDERS = frozenset({"one", "found", "wanted", "told", "kept", "shown", "given", "said"})
+"""Names that say what happened to a value, or nothing. The thing has a noun: `lease`, `rows`, `criteria`, `message`."""
+
+
+def bound_names(tree: ast.Module) -> Iterator[str]:
+    """Variables, arguments, attributes, and targets of loops and comprehensions."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Name(id=name, ctx=ast.Store()) | ast.Attribute(attr=name, ctx=ast.Store()) | ast.arg(arg=name):
+                yield name
+            case ast.ExceptHandler(name=str(name)) | ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)):
+                yield name
+
+
+def count_placeholders(texts: Iterable[str]) -> dict[str, int]:
+    counts = Counter(name.strip("_") for text in texts for name in bound_names(ast.parse(text)))
+    return {name: counts[name] for name in sorted(PLACEHOLDERS) if counts[name]}
+
+
+def test_a_value_has_the_noun_of_the_thing() -> None:
+    product = ("app/", "workers/", "cloudsim/")
+    paths = [path for path in tracked_files() if path.suffix == ".py"]
+    counts = count_placeholders(
+        path.read_text("utf-8") for path in paths if str(path.relative_to(ROOT)).startswith(product)
+    )
+    assert counts == {}
+
+
+def test_placeholders_are_counted_wherever_a_name_is_bound() -> None:
+    text = "def f(wanted, *told):\n    found = [one for one in wanted]\n    wanted.kept = {'shown': found}\n    return found"
+    assert count_placeholders([text]) == {"found": 1, "kept": 1, "one": 1, "told": 1, "wanted": 1}
 
 
 NAMED_BY_LIBRARIES = frozenset({"on_files", "on_page_markdown", "pytestmark"})

@@ -105,5 +105,10 @@ def test_each_operation_has_a_bound_and_one_reason_for_it() -> None:
     assert sorted(operations.keys() - read) == sorted(BOUNDED)
 
 
+def test_what_reads_the_whole_catalogue_is_costly() -> None:
+    """Whatever the size of its page."""
+    assert {"list_offerings", "plan_lease", "create_quote"} <= _costly()
+
+
 def test_changes_that_lock_each_member_of_a_group_are_costly() -> None:
     assert {"create_group", "resize_group", "extend_group"} <= _costly()

@@ -17,9 +17,9 @@ MADE_AT_IMPORT = {
 WRITING_CSV = ("csv.writer(", "csv.DictWriter(", "copy_csv(", "copy_from_query(")
 GUARDS = ("app.domain.spreadsheets", "inert_text")
 WITHOUT_FOREIGN_TEXT = {
-    "app/cli/sheet.py": "imports nothing of the program; tests/security/test_hostile_text.py compares the two",
+    "app/cli/render/sheet.py": "imports nothing of the program; tests/security/test_hostile_text.py compares the two",
     "app/db/core/engine.py": "passes on what a statement makes",
-    "app/services/focus.py": "the statement in app/db/usage/focus.py makes the cells",
+    "app/services/money/focus.py": "the statement in app/db/usage/focus.py makes the cells",
     "workers/providers/price_list.py": "writes what the adapters' own catalogues name",
 }
 

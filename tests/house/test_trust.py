@@ -26,10 +26,11 @@ STATEMENTS = {
 WRITING = {
     "app/db/fleet/accounts.py": "the configuration, what the cloud answers, and `block`",
     "app/db/fleet/bad_gpus.py": "`remember`, and `forget` of an operator",
+    "app/db/fleet/cordons.py": "an operator's cordon",
     "app/db/fleet/gpu_benchmarks.py": "`insertion`",
     "app/db/fleet/inventory.py": "what a listing shows",
     "app/db/fleet/offering_stats.py": "`cool_off`, `launched` and `became_ready`",
-    "app/db/fleet/offerings.py": "the catalogue and prices; an operator's cordon",
+    "app/db/fleet/offerings.py": "the catalogue and prices",
     "app/db/fleet/reservations.py": "what the configuration names and the cloud reports",
     "app/db/operations/brakes.py": "`count_cycle` and `set_hold`",
     "app/db/operations/purge.py": "old rows",

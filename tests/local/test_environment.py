@@ -1,16 +1,23 @@
 """What the processes of a stack get to see."""
 
 import json
+from collections.abc import Mapping
+from io import StringIO
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from app.local import stack
 from app.local.environment import cloud_credentials, process_environment, write_accounts
 from app.local.home import Home
+from app.local.memory import Memory
 from app.local.options import parse
 from app.local.profiles import PROFILES
 from app.local.programs import cloud, services
-from app.settings import Settings, load_accounts
+from app.local.progress import Progress
+from app.local.supervision import Supervisor
+from app.settings import Settings, StartupError, load_accounts
 from app.settings.settings import describe
 from app.settings.timing import TIMING, parse_times, timing
 from workers.providers.gcp.settings import GcpAccount
@@ -55,6 +62,21 @@ def test_workers_and_inventories_alone_call_clouds(tmp_path: Path) -> None:
     programs = services(host="127.0.0.1", port=1, api=2, workers=1, inventories=1, adapters=[])
     programs.append(cloud(Home(tmp_path), 2, 3, "fast", 0))
     assert {program.name for program in programs if program.calls_clouds} == {"worker", "inventory"}
+
+
+def test_the_stack_gives_the_credentials_to_no_other_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    given: dict[str, Mapping[str, str]] = {}
+
+    def launch(*arguments: Any) -> Supervisor:
+        given.update(arguments[-1])
+        raise StartupError("far enough")
+
+    monkeypatch.setattr(stack, "launch", launch)
+    plan = stack.make_plan(Home(tmp_path), parse([], {}), Memory(1, 2, 3, "p", "r"), OWN)
+    with pytest.raises(StartupError, match="far enough"):
+        stack.Stack(plan, Progress(StringIO())).bring_up()
+    assert given == dict.fromkeys(("worker", "inventory"), plan.credentials)
+    assert plan.credentials
 
 
 def test_what_the_user_sets_wins_over_the_profile(tmp_path: Path) -> None:

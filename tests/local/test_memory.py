@@ -1,9 +1,8 @@
 """Ports and passwords stay the same from run to run as long as they can."""
 
-import json
 import socket
 import stat
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 
 from app.local.memory import recall
@@ -23,14 +22,6 @@ def test_a_port_that_was_taken_meanwhile_is_replaced_and_the_passwords_stay(tmp_
         second = recall(file)
     assert second.redis_port != first.redis_port
     assert replace(second, redis_port=first.redis_port) == first
-
-
-def test_the_state_of_an_earlier_version_keeps_its_ports_and_passwords(tmp_path: Path) -> None:
-    file = tmp_path / "state.json"
-    first = recall(file)
-    file.write_text(json.dumps({name: value for name, value in asdict(first).items() if name != "ssh_port"}))
-    second = recall(file)
-    assert replace(second, ssh_port=first.ssh_port) == first
 
 
 def test_passwords_do_not_show_in_logs(tmp_path: Path) -> None:

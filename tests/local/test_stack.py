@@ -19,7 +19,7 @@ from app.local.home import Home
 from app.local.leftovers import end_leftovers, processes_of
 from app.local.ports import LOOPBACK, free_port
 from app.local.waiting import wait_until
-from tests.databases import ROOT
+from tests.harness.databases import ROOT
 
 UP = (
     sys.executable,

@@ -21,7 +21,7 @@ from app.local.supervision import Supervisor, last_lines, launch
 from app.local.supervisord import FORKS
 from app.local.waiting import wait_until
 from app.settings import StartupError
-from tests.databases import ROOT
+from tests.harness.databases import ROOT
 
 SLEEPER = """
 import time

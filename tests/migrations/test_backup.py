@@ -15,7 +15,7 @@ import pytest
 from psycopg import sql
 
 from app.local import embedded_postgres
-from tests.databases import ROOT, Databases
+from tests.harness.databases import ROOT, Databases
 
 PAGE = (ROOT / "docs" / "howto" / "backup.md").read_text(encoding="utf-8")
 BLOCK = re.compile(r"^( *)```sh\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
@@ -28,8 +28,18 @@ DATA: LiteralString = """
         VALUES ('attempt_1', 'lease_01jz0000000000000000000001', 'tenant_1', 1, 'aws', 'a', 'r', 'z', 't', 'spot', '{}',
                 1, 'token', 'h');
     INSERT INTO event (id, tenant_id, lease_id, lease_sequence, type, data)
-        VALUES ('event_1', 'tenant_1', 'lease_01jz0000000000000000000001', 1, 't', '{}')
+        VALUES ('event_1', 'tenant_1', 'lease_01jz0000000000000000000001', 1, 't', '{}');
+    INSERT INTO lease_group (id, tenant_id, name, size, min_size, lease, placement, interconnect, form_seconds, on_member_loss,
+                             wait_until)
+        VALUES ('group_1', 'tenant_1', 'g', 2, 1, '{}', 'any', 'none', 600, 'replace', now());
+    INSERT INTO budget (id, tenant_id, kind, period, period_started_at, amount, thresholds, when_exceeded, set_by)
+        VALUES ('budget_1', 'tenant_1', 'tenant', 'lifetime', now(), 100, '[50]', 'refuse', 'admin');
+    INSERT INTO idempotency (scope, key, route, body_hash, status, response)
+        VALUES ('tenant_1', 'k', 'r', '', 201, '{"id": "lease_01jz0000000000000000000001"}');
+    INSERT INTO quota_claim (lease_id, resource, tenant_id, amount)
+        VALUES ('lease_01jz0000000000000000000001', 'gpus', 'tenant_1', 1)
 """
+FILLED = ("tenant", "lease", "attempt", "event", "installation", "lease_group", "budget", "idempotency", "quota_claim")
 RULES: LiteralString = r"""
     SELECT (SELECT array_agg(format('%s %s %s %s', tablename, policyname, roles, qual) ORDER BY tablename, policyname) FROM pg_policies),
         (SELECT array_agg(format('%s %s', relname, relacl) ORDER BY relname) FROM pg_class
@@ -77,7 +87,7 @@ def test_a_back_up_without_a_superuser_brings_every_row_and_rule_back(
     with psycopg.connect(databases.owner_url, autocommit=True) as connection:
         connection.execute(DATA)
     before = everything(databases.owner_url)
-    assert all(before[table] for table in ("tenant", "lease", "attempt", "event", "installation"))
+    assert all(before[table] for table in FILLED)
 
     saved = typed(back_up, tmp_path, OWNER_URL=database_url)
     assert saved.returncode == 0, saved.stderr

@@ -1,7 +1,6 @@
 """The script that makes the database and its owner, run by an administrator who is no superuser, as on managed PostgreSQL."""
 
 import os
-import re
 import secrets
 import subprocess
 from collections.abc import Iterator
@@ -12,10 +11,8 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from app.db.core.connections import API_SESSION, check_connections
 from app.local import embedded_postgres
-from app.server.main import run
-from tests.databases import ROOT, migrate
+from tests.harness.databases import ROOT
 
 SCRIPT = (ROOT / "migrations" / "owner.sql").read_text(encoding="utf-8")
 PASSWORD = "it's @ /: #1"
@@ -68,38 +65,6 @@ def test_without_the_grant_the_database_cannot_be_given_away(administrator: Admi
     assert done.returncode != 0
     assert "must be" in done.stderr
     assert administrator.owner in done.stderr
-
-
-def test_a_database_with_one_login_for_all_gets_an_owner_of_its_own(
-    administrator: Administrator, postgres_server: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As the page on upgrades says. The login so far is a superuser, as in compose files before."""
-    page = (ROOT / "docs" / "howto" / "upgrade.md").read_text(encoding="utf-8")
-    (statements,) = re.findall(r"^```sql\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
-    name = administrator.owner
-    with psycopg.connect(postgres_server, autocommit=True) as superuser:
-        superuser.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
-    before = urlunsplit(urlsplit(postgres_server)._replace(path=f"/{name}"))
-    migrate(before)
-    statements = statements.replace("gpulease_owner", name).replace("DATABASE gpulease ", f"DATABASE {name} ")
-    with psycopg.connect(before, autocommit=True) as superuser:
-        superuser.execute(statements.replace("'…'", "'x'").encode())
-        owned = superuser.execute(
-            "SELECT count(*) FILTER (WHERE tableowner <> %s), count(*) FROM pg_tables WHERE schemaname = 'public'",
-            [name],
-        )
-        others, tables = owned.fetchone() or (None, None)
-    assert others == 0
-    assert tables
-
-    place = urlsplit(postgres_server).netloc.rpartition("@")[2]
-    monkeypatch.setenv("GPULEASE_DATABASE_URL", f"postgresql://{name}:x@{place}/{name}")
-    assert run(["migrate", "downgrade", "-1"]) == 0
-    monkeypatch.setenv("GPULEASE_API_PASSWORD", "x")
-    monkeypatch.setenv("GPULEASE_WORKER_PASSWORD", "x")
-    assert run(["migrate"]) == 0
-    login = check_connections(f"postgresql://{name}_api_login:x@{place}/{name}", API_SESSION)
-    assert login.excess == ()
 
 
 def test_the_page_shows_the_script() -> None:

@@ -181,7 +181,7 @@ class _Parser:
         raise UnknownForm(f"{name} is not known here")
 
     def _change(self, *, per_second: bool) -> Vector:
-        """Between the first and the last scrape in the range; a series needs a sample in both."""
+        """Between the first and the last sample of a series in the range; it needs two."""
         self.expect("(")
         name = self._next()
         matchers = self._matchers()
@@ -194,12 +194,15 @@ class _Parser:
         inside = [one for one in self._scrapes if one.at > last.at - window]
         if len(inside) < 2:
             return {}
-        told = [self._select(name, one, matchers) for one in inside]
-        seconds = (last.at - inside[0].at) if per_second else 1.0
+        series: dict[Labels, list[tuple[float, float]]] = defaultdict(list)
+        for one in inside:
+            for labels, value in self._select(name, one, matchers).items():
+                series[labels].append((one.at, value))
         return {
-            labels: sum(_grown(a[labels], b[labels]) for a, b in pairwise(told)) / seconds
-            for labels in told[-1]
-            if all(labels in one for one in told)
+            labels: sum(_grown(a, b) for (_, a), (_, b) in pairwise(samples))
+            / (samples[-1][0] - samples[0][0] if per_second else 1.0)
+            for labels, samples in series.items()
+            if len(samples) > 1
         }
 
     def _matchers(self) -> list[tuple[str, str, str]]:

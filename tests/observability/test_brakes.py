@@ -20,6 +20,8 @@ CAUSES: Mapping[BrakeName, str] = {
     BrakeName.PINNED_IDENTITY: "UPDATE account SET state = 'disabled'",
     BrakeName.CREDENTIALS_REJECTED: "UPDATE account SET state = 'failing'",
     BrakeName.CORDON: """UPDATE account SET cordoned = '{"by": "key_1", "since": "2026-07-01T12:00:00Z"}'""",
+    BrakeName.OFFERING_CORDON: """UPDATE account_region SET
+        cordons = '[{"zone": null, "instance_type": "g5.xlarge", "market": null, "by": "key_1"}]'""",
     BrakeName.DRAINING: "UPDATE account SET state = 'draining'",
     BrakeName.ACCOUNT_BLOCKED: """UPDATE account_region SET blocked_since = now(), blocked_until = now() + interval '10 minutes',
         blocked_by = '{"code": "Disabled", "message": "no"}'""",

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from app.observability.gpu_exposition import METRIC_NAMES
-from tests.databases import ROOT
+from tests.harness.databases import ROOT
 
 BOARD: dict[str, Any] = json.loads((ROOT / "docs/grafana/gpulease-leases.json").read_text(encoding="utf-8"))
 PANELS: list[dict[str, Any]] = BOARD["panels"]

@@ -8,7 +8,7 @@ from prometheus_client.metrics import MetricWrapperBase
 from app.observability.installation_metrics import DATABASE_UP, FAMILIES
 from app.observability.metrics import ApiMetrics
 from tests.house.sources import ROOT
-from workers.metrics import WorkerMetrics
+from workers.runtime.metrics import WorkerMetrics
 
 PAGE = (ROOT / "docs" / "observability.md").read_text(encoding="utf-8")
 ROW = re.compile(r"^\| `gpulease_.*\|$", re.MULTILINE)

@@ -1,9 +1,11 @@
 """An installation in which all is well, and what goes wrong in it: each alert has its situation."""
 
+import time
 from collections.abc import Callable, Mapping
 from typing import LiteralString
 
 import psycopg
+import pytest
 from fastapi import FastAPI
 from prometheus_client import generate_latest
 from psycopg.types.json import Jsonb
@@ -13,7 +15,7 @@ from app.services.metrics import MetricsSnapshot
 from tests.api.conftest import Caller
 from tests.api.fleet import Fleet
 from tests.observability.promql import Scrape, scrape
-from workers.metrics import WorkerMetrics
+from workers.runtime.metrics import WorkerMetrics
 
 SCRAPED_EVERY = 60.0
 NEW = {"gpu": {"model": "A10G"}, "ttl_seconds": 3600}
@@ -29,6 +31,7 @@ class World:
         self.worker = WorkerMetrics()
         self.api_answers = True
         self.database_answers = True
+        self.host_clock_ahead = 0.0
         self.active = ""
         self.queued = ""
         self._scrapes = 0
@@ -66,8 +69,11 @@ class World:
 
     async def _api(self) -> str:
         service = self.app.state.services.metrics
-        service._kept = None if self.database_answers else (service._clock(), MetricsSnapshot(rows={}, seconds=0.0))
-        answer = await self.tenant.get("/metrics")
+        service._cache = None if self.database_answers else (service._clock(), MetricsSnapshot(rows={}, seconds=0.0))
+        right = time.time
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(time, "time", lambda: right() + self.host_clock_ahead)
+            answer = await self.tenant.get("/metrics")
         assert answer.status_code == 200, answer.text
         return answer.text
 
@@ -126,9 +132,22 @@ class World:
         """A bug that nobody expects, once a minute."""
         self.worker.step_failed("bug")
 
+    def throttled(self) -> None:
+        """The provider has answered "later" to every create call of an hour."""
+        created = {"state": "sent", "instance_id": None, "vm_state": None}
+        self.run("UPDATE lease SET state = 'provisioning' WHERE id = %s", self.queued)
+        [row] = self.fleet.run("SELECT attempts_count AS n FROM lease WHERE id = %s", self.queued)
+        self.fleet.run("UPDATE attempt SET state = 'refused', ended_at = now() WHERE lease_id = %s", self.queued)
+        self.fleet.attempt(self.queued, row["n"] + 1, **created)
+        self.run("UPDATE attempt SET created_at = now() - interval '1 hour' WHERE state = 'sent'")
+
     def slow(self) -> None:
         for seconds in (100.0, 2000.0, 2000.0):
             self.worker.became_ready("aws", "spot", seconds)
+
+    def wrong_clock(self) -> None:
+        """The host's clock is six seconds ahead of the database's."""
+        self.host_clock_ahead = 6.0
 
     def no_api(self) -> None:
         self.api_answers = False
@@ -140,6 +159,7 @@ class World:
         if vars(self.app.state.metrics).pop("redis_answered", None):
             self.app.state.metrics.redis_answered(up=True)
         self.api_answers = self.database_answers = True
+        self.host_clock_ahead = 0.0
 
     def drifted(self) -> None:
         """Undone by `mend`: the fixture looks at the invariants after the test."""
@@ -201,6 +221,11 @@ SITUATIONS: Mapping[str, Break] = {
     "GpuleaseProcessesMissing": _sql(
         "UPDATE worker_heartbeat SET seen_at = now() - interval '2 minutes' WHERE kind = 'inventory'"
     ),
+    "GpuleaseHostLost": _sql(
+        "INSERT INTO worker_heartbeat (name, kind, host, seen_at)"
+        " VALUES ('w2', 'worker', 'host-2', now() - interval '2 minutes') ON CONFLICT DO NOTHING"
+    ),
+    "GpuleaseClockWrong": World.wrong_clock,
     "GpuleaseDeadmanSilent": _sql(
         "INSERT INTO account (name, provider, config, state) VALUES ('azure', 'azure', '{}', 'ok') ON CONFLICT DO NOTHING"
     ),
@@ -210,6 +235,7 @@ SITUATIONS: Mapping[str, Break] = {
     "GpuleaseCloudCallsFail": World.failing_calls,
     "GpuleaseNoCapacity": lambda world: world.refused("ProviderQuotaExceeded"),
     "GpuleaseLaunchesRefused": lambda world: world.refused("InvalidSpec", times=3),
+    "GpuleaseLaunchStuck": World.throttled,
     "GpuleaseAccountChecksFail": _sql(
         "INSERT INTO account_check (account, checked_at, failed) VALUES ('main', now(), 4) ON CONFLICT DO NOTHING"
     ),

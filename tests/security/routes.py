@@ -7,7 +7,7 @@ from functools import cache
 from typing import Any
 
 from tests.api.fleet import SSH_KEY
-from tests.databases import ROOT
+from tests.harness.databases import ROOT
 
 HOST_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl"
 LEASE: dict[str, Any] = {
@@ -121,7 +121,11 @@ BODIES: Mapping[str, Any] = {
     },
     "keep_lease": {"seconds": 600},
     "set_idle_floor": {"after_seconds": 3600, "action": "notify", "max_keep_seconds": 600},
-    "cordon_account": {"cordoned": True, **NOTE},
+    "cordon_account": {
+        "cordoned": True,
+        **NOTE,
+        "offerings": {"region": "us-east-1", "zone": "us-east-1a", "instance_type": "g5.xlarge", "market": "spot"},
+    },
     "set_launch_stop": {"stopped": True, **NOTE},
     "report_host_keys": {"keys": [HOST_KEY]},
     "report_gpu_samples": {"version": 1, "agent": "1.0", "boot_id": "b", "samples": [{"at": 1790000000.0, "gpus": []}]},

@@ -24,7 +24,7 @@ from app.local.waiting import wait_until
 from app.prerequisites import ensure_operator_key
 from app.settings.timing import layered, timing
 from cloudsim.testing import NO_TLS, Control
-from tests.databases import ROOT
+from tests.harness.databases import ROOT
 from tests.workers.providers.gcp.accounts import EMAIL, key_file, private_key
 
 PATIENCE = 120.0

@@ -10,7 +10,7 @@ import pytest
 
 from app.api.http.problems import Problem
 from app.api.http.routing import OneTimeRoute
-from app.domain.gpu_reports import LONGEST_REPORT
+from app.domain.gpus.reports import LONGEST_REPORT
 from tests.api.conftest import Caller
 from tests.api.fleet import Fleet
 from tests.security.routes import OPERATIONS, WITH_BODY, Operation, document

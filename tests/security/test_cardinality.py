@@ -11,7 +11,7 @@ from app.db.schema.tables import lease
 from tests.api.conftest import Caller
 from tests.api.fleet import Fleet
 from tests.api.test_gpu_samples import Vm, make_vm
-from tests.domain.test_gpu_samples import gpu, report, sample
+from tests.domain.gpus.test_samples import gpu, report, sample
 
 LABELS = {
     "UUID": "app.domain.metric_labels",

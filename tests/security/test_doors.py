@@ -63,7 +63,7 @@ async def call(caller: Caller, one: Operation, **headers: str) -> httpx.Response
 async def test_every_wrong_key_gets_one_answer_on_every_route(
     anonymous: Caller, wrong_keys: dict[str, str | None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(middleware, "new_id", lambda _: "req_probe")
+    monkeypatch.setattr(middleware, "new_request_id", lambda: "req_probe")
     for one in SECURED:
         answers = {}
         for name, authorization in wrong_keys.items():

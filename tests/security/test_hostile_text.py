@@ -18,12 +18,12 @@ from apprise import Apprise
 from app.cli.errors import ProblemError
 from app.cli.mcp.advice import explained
 from app.cli.mcp.answers import Lease, LeaseAnswer
-from app.cli.output import printable
-from app.cli.sheet import cell
+from app.cli.render.output import printable
+from app.cli.render.sheet import cell
 from app.db.schema.tables import attempt, lease, tenant
 from app.domain.operator_messages import body, subject
 from app.domain.spreadsheets import inert_text
-from app.domain.webhook_formats import WebhookMessage, render
+from app.domain.webhooks.formats import WebhookMessage, render
 from app.observability.gpu_exposition import exposition
 from app.observability.logs import configure_logs
 from tests.api.conftest import Caller

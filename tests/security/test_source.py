@@ -12,7 +12,7 @@ import pytest
 from app.domain.ids import KeyId
 from app.services import key_format
 from tests.api.conftest import Caller
-from tests.databases import ROOT
+from tests.harness.databases import ROOT
 from tests.security.routes import HOST_KEY, document
 
 HARMLESS = re.compile(r"\.c\.|^len\(|^hashlib\.sha256\(text\)\.hexdigest\(\) != digest$")

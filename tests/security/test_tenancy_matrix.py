@@ -113,7 +113,7 @@ async def attacked(
     wall: str, make_settings: MakeSettings, monkeypatch: pytest.MonkeyPatch, postgres_server: str, database_url: str
 ) -> AsyncIterator[FastAPI]:
     """The application that is asked by strangers, with one of its walls down. All requests have one id."""
-    monkeypatch.setattr(middleware, "new_id", lambda _: "req_probe")
+    monkeypatch.setattr(middleware, "new_request_id", lambda: "req_probe")
     settings = make_settings(rate_limit=UNLIMITED, write_rate_limit=UNLIMITED, login_rate_limit=UNLIMITED)
     if wall == FILTER:
         with role_past_row_level_security(postgres_server, database_url) as role:

@@ -11,7 +11,7 @@ import pytest
 from app.local.ports import LOOPBACK, free_port
 from app.prerequisites import ensure_operator_key
 from app.server.main import run
-from tests.databases import ROOT
+from tests.harness.databases import ROOT
 
 DATABASE = "GPULEASE_DATABASE_URL"
 
@@ -173,3 +173,15 @@ def test_the_dead_man_switch_takes_arguments_of_its_own() -> None:
     argv = [sys.executable, "-m", "app.server", "deadman", "--help"]
     done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=True)
     assert "--installation" in done.stdout
+
+
+@pytest.mark.parametrize("process", ["worker", "inventory"])
+def test_without_an_accounts_file_no_account_is_drained(process: str, database_url: str) -> None:
+    """An account that is not in the file is draining for all processes, and the others have the file."""
+    with psycopg.connect(database_url, autocommit=True) as connection:
+        connection.execute("INSERT INTO account (name, provider, config) VALUES ('main', 'aws', '{}')")
+        code, said = server(process, **{DATABASE: database_url})
+        states = connection.execute("SELECT state FROM account").fetchall()
+    assert code == 2
+    assert "GPULEASE_CONFIG" in said
+    assert [state for (state,) in states] != ["draining"]

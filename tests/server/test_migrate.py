@@ -23,7 +23,7 @@ from app.db.core.connections import (
 )
 from app.db.core.logins import ensure_login, login_for, read_cluster
 from app.server.main import run
-from tests.databases import ROOT
+from tests.harness.databases import ROOT
 
 API, WORKER = "GPULEASE_API_PASSWORD", "GPULEASE_WORKER_PASSWORD"
 DATABASE = "GPULEASE_DATABASE_URL"

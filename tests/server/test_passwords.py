@@ -12,7 +12,7 @@ from psycopg import sql
 from app.db.core.connections import WORKER_SESSION, check_connections
 from app.db.core.engine import ApiDatabase
 from app.settings import StartupError, load_settings
-from tests.databases import Databases
+from tests.harness.databases import Databases
 
 HARD = "a@b/c:d#e?f%41g&h=i j'k\"l\\m[n]ü"
 URL = "postgresql://gpulease@127.0.0.1:5432/gpulease"

@@ -7,9 +7,9 @@ from sqlalchemy import text
 
 from app.db.core.connections import WORKER_SESSION, DatabaseUnusable, check_connections
 from app.db.core.engine import ApiDatabase
-from tests.pooler import Mode, Pooler, pooled
+from tests.harness.pooler import Mode, Pooler, pooled
 from tests.server.test_main import DATABASE, server
-from workers.database import WorkerDatabase
+from workers.runtime.database import WorkerDatabase
 
 IGNORED = frozenset({"role", "options", "statement_timeout", "idle_in_transaction_session_timeout", "jit"})
 STATE = text(

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from app.services.ttl_cache import Kept
+from app.services.ttl_cache import TtlCache
 
 
 async def test_those_who_ask_meanwhile_wait_for_one_reading() -> None:
@@ -15,7 +15,7 @@ async def test_those_who_ask_meanwhile_wait_for_one_reading() -> None:
         await go_on.wait()
         return len(begun)
 
-    kept = Kept(read, 3600)
+    kept = TtlCache(read, 3600)
     askers = [asyncio.create_task(kept.get()) for _ in range(3)]
     await asyncio.sleep(0)
     go_on.set()
@@ -32,7 +32,7 @@ async def test_without_time_each_is_read_anew_and_a_failure_is_forgotten() -> No
             raise ConnectionError
         return answer
 
-    kept = Kept(read, 0)
+    kept = TtlCache(read, 0)
     assert await kept.get() == 1
     with pytest.raises(ConnectionError):
         await kept.get()
@@ -48,7 +48,7 @@ async def test_what_is_forgotten_is_read_anew_also_by_who_asked_during_a_reading
         await go_on.wait()
         return answer
 
-    kept = Kept(read, 3600)
+    kept = TtlCache(read, 3600)
     before = asyncio.create_task(kept.get())
     await asyncio.sleep(0)
     kept.forget()

@@ -4,7 +4,7 @@ import json
 import subprocess
 import sys
 
-from tests.databases import ROOT
+from tests.harness.databases import ROOT
 
 PROGRAM = """
 import logging, sys, warnings

@@ -23,13 +23,13 @@ from workers.providers.types import (
     Limits,
     ListingPage,
     ObservedReservation,
-    Offered,
     Params,
     PartPrice,
     Price,
     PricePage,
     Prices,
     ProviderEvent,
+    ProviderOffering,
     ServiceQuota,
     Vm,
 )
@@ -73,14 +73,14 @@ class SimulatedProvider(Batches):
     def trust(self, identity: str) -> None:
         """Here credentials change only when `identity` is asked: there is nothing to compare."""
 
-    def offered(self, region: str) -> Sequence[Offered]:
+    def offered(self, region: str) -> Sequence[ProviderOffering]:
         return self._call(
             "offered", lambda: [self._offer(z, t, m) for z in self._cloud.zones for t in TYPES for m in LISTED_MARKETS]
         )
 
-    def _offer(self, zone: str, name: str, market: Market) -> Offered:
+    def _offer(self, zone: str, name: str, market: Market) -> ProviderOffering:
         gpu, _ = TYPES[name]
-        return Offered(
+        return ProviderOffering(
             type=InstanceType(name=name, gpu=gpu, vcpus=4, memory_gib=Decimal(16)),
             region=REGION,
             zone=zone,
@@ -252,7 +252,7 @@ class SimulatedProvider(Batches):
                 for thing in things
                 if lease_ids is None or thing.machine.tags.get(LEASE) in lease_ids
             ]
-            return Leftovers(found=found)
+            return Leftovers(resources=found)
 
         return self._call("leftovers", look)
 

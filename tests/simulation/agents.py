@@ -7,14 +7,14 @@ from typing import Any
 
 import orjson
 
-from app.domain.gpu_reports import console_mac
+from app.domain.gpus.reports import console_mac
 from app.domain.leases import VmState
-from app.services.agents import AgentService
 from app.services.errors import InvalidToken, RateLimited
-from app.services.gpu_benchmarks import GpuBenchmarkService
-from app.services.gpu_health import GpuHealthService
-from app.services.gpu_samples import GpuSampleService
-from app.services.proofs import ProofService
+from app.services.gpus.agents import AgentService
+from app.services.gpus.benchmarks import GpuBenchmarkService
+from app.services.gpus.health import GpuHealthService
+from app.services.gpus.proofs import ProofService
+from app.services.gpus.samples import GpuSampleService
 from tests.simulation.cloud import TYPES, Machine
 from tests.simulation.gpus import Fault, GpuTruth, GpuWeather
 from tests.simulation.processes import Grounds

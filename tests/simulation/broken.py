@@ -13,33 +13,37 @@ from sqlalchemy import select, text, true
 from app.db.core.prepared import Bound
 from app.db.events.events import NewEvent
 from app.db.fleet import gpu_benchmarks, offering_stats
-from app.db.fleet.inventory import Observed
+from app.db.fleet.inventory import ObservationBatch
 from app.db.gpus import rollup
 from app.db.leases import attempts, claims, transitions
 from app.db.leases import idleness as idleness_statements
 from app.db.leases import proofs as proof_statements
 from app.db.operations import brakes
 from app.db.schema.tables import bad_gpu
-from app.domain import gpu_protocol, group_decisions, idleness, lifecycle, proofs
+from app.domain import idleness, lifecycle
 from app.domain import inventory as rules
-from app.domain.group_decisions import decide_group
-from app.domain.group_steps import Activate, Elect, GroupRest, GroupStep, Member
-from app.domain.groups import GroupFacts, GroupState
+from app.domain.gpus import proofs, protocol
+from app.domain.groups import decisions
+from app.domain.groups.decisions import decide_group
+from app.domain.groups.groups import GroupFacts, GroupState
+from app.domain.groups.steps import Activate, Elect, GroupRest, GroupStep, Member
 from app.domain.ids import LeaseId
 from app.domain.leases import AttemptState, Lease, VmState
 from app.domain.lifecycle import Rest, Verify
 from app.domain.reasons import ReasonCode
-from workers.accounts import error_json
-from workers.brakes import Braked
 from workers.groups import coordinator
-from workers.lifecycle import reconciler
-from workers.lifecycle.steps import context, end, place, place_together, plan, record_batch, send, send_batch, settle
+from workers.lifecycle.batches import place_together
+from workers.lifecycle.batches import send as send_batch
+from workers.lifecycle.step_table import STEPS, StepSpec
+from workers.lifecycle.steps import context, end, place, plan, record_batch, send, settle
 from workers.lifecycle.steps.context import StepContext
-from workers.lifecycle.steps.launch_spec import Private, launch_spec
+from workers.lifecycle.steps.launch_spec import LaunchDetails, launch_spec
 from workers.lifecycle.steps.record_batch import SentBatch
 from workers.observation import inventory
 from workers.providers.errors import ProviderError
 from workers.providers.types import BatchLaunched, Image, Params, Vm
+from workers.runtime.accounts import error_json
+from workers.runtime.brakes import BrakeScope
 
 Break = Callable[[pytest.MonkeyPatch], None]
 
@@ -47,7 +51,7 @@ Break = Callable[[pytest.MonkeyPatch], None]
 def a_fresh_token_each_call(patch: pytest.MonkeyPatch) -> None:
     numbers, check = count(), send._check
 
-    def without_token(ctx: StepContext, params: Params | None) -> send.Sent | None:
+    def without_token(ctx: StepContext, params: Params | None) -> send.SendRecord | None:
         sent = check(ctx, params)
         return sent and replace(sent, params={**sent.params, "token": f"token-{next(numbers)}"})
 
@@ -80,7 +84,7 @@ def slots_in_the_order_of_the_answer(patch: pytest.MonkeyPatch) -> None:
 
 def the_first_ready_member_forms_the_group(patch: pytest.MonkeyPatch) -> None:
     def early(group: GroupFacts, members: Sequence[Member], now: datetime) -> GroupStep:
-        some_ready = any(group_decisions.is_ready(group, member) for member in members)
+        some_ready = any(decisions.is_ready(group, member) for member in members)
         return Activate() if group.state is GroupState.FORMING and some_ready else decide_group(group, members, now)
 
     patch.setattr(coordinator, "decide_group", early)
@@ -90,7 +94,7 @@ def the_next_pool_before_the_last_one_is_empty(patch: pytest.MonkeyPatch) -> Non
     def early(group: GroupFacts, members: Sequence[Member], now: datetime) -> GroupStep:
         step = decide_group(group, members, now)
         waits = group.state is GroupState.QUEUED and isinstance(step, GroupRest)
-        return Elect() if waits and all(member.wanted for member in members) else step
+        return Elect() if waits and all(member.should_run for member in members) else step
 
     patch.setattr(coordinator, "decide_group", early)
 
@@ -100,7 +104,7 @@ def the_call_before_its_row(patch: pytest.MonkeyPatch) -> None:
 
     def call_first(leases: Sequence[StepContext], offering: Any, image: Image) -> list[StepContext]:
         for ctx in leases:
-            spec = launch_spec(ctx, offering, image, ctx.lease.attempts_count + 1, Private(None, 864000))
+            spec = launch_spec(ctx, offering, image, ctx.lease.attempts_count + 1, LaunchDetails(None, 864000))
             provider = ctx.runtime.accounts.provider(offering.key.account)
             provider.launch(offering.key.region, provider.plan(spec))
         return store(leases, offering, image)
@@ -111,17 +115,17 @@ def the_call_before_its_row(patch: pytest.MonkeyPatch) -> None:
 
 def an_empty_listing_is_believed(patch: pytest.MonkeyPatch) -> None:
     def believe(ctx: StepContext) -> Rest | None:
-        observed = Observed()
+        observed = ObservationBatch()
         observed.add(ctx.attempt.id, VmState.GONE, at=ctx.row.attempt_vm_state_at)
         ctx.runtime.database.run(observed.statement())
         return None
 
-    patch.setitem(reconciler._STEPS, Verify, believe)
-    patch.setattr(inventory, "mass_loss", lambda *_: Braked())
+    patch.setitem(STEPS, Verify, StepSpec(believe))
+    patch.setattr(inventory, "mass_loss", lambda *_: BrakeScope())
 
 
 def the_next_candidate_after_a_time_out(patch: pytest.MonkeyPatch) -> None:
-    def give_up(ctx: StepContext, _sent: send.Sent, error: ProviderError) -> None:
+    def give_up(ctx: StepContext, _sent: send.SendRecord, error: ProviderError) -> None:
         with ctx.runtime.database.begin() as connection:
             send.end_attempt(connection, ctx, AttemptState.REFUSED, error_json(error), before=AttemptState.SENT)
 
@@ -210,7 +214,7 @@ def failing_proofs_pass(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_required_proof_may_be_missing(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(gpu_protocol, "_reject_silent", lambda: None)
+    patch.setattr(protocol, "_reject_silent", lambda: None)
 
 
 def missing_samples_are_idle(patch: pytest.MonkeyPatch) -> None:

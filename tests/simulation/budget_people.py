@@ -12,8 +12,8 @@ from sqlalchemy import text
 
 from app.domain.budgets import DEFAULT_THRESHOLDS, BudgetKind, Period, Scope, WhenExceeded
 from app.domain.ids import TenantId
-from app.services.budgets import BudgetService, NewBudget
 from app.services.errors import ServiceError
+from app.services.money.budgets import BudgetService, NewBudget
 from app.services.preconditions import IfMatch
 from app.services.principal import Role
 from tests.simulation.cloud import Violation

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.databases import Databases
+from tests.harness.databases import Databases
 from tests.simulation.database import Clocked
 
 

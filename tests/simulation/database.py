@@ -20,7 +20,7 @@ from app.db.core.prepared import Bound, execute
 from app.db.core.urls import sync_url
 from tests.simulation.scheduler import Scheduler
 from tests.workers.virtual_time import defaults
-from workers.database import WorkerDatabase
+from workers.runtime.database import WorkerDatabase
 
 T = TypeVar("T")
 

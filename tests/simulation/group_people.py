@@ -3,6 +3,7 @@
 from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from datetime import timedelta
+from decimal import Decimal
 from functools import cached_property, partial
 from random import Random
 from typing import Any
@@ -10,15 +11,15 @@ from typing import Any
 from sqlalchemy import select
 
 from app.db.schema.tables import lease, lease_group
-from app.domain.groups import GroupInterconnect, GroupPlacement, OnMemberLoss
+from app.domain.groups.groups import GroupInterconnect, GroupPlacement, OnMemberLoss
 from app.domain.ids import GroupId, LeaseId, TenantId
 from app.domain.lease_actions import LaterExpiry
 from app.domain.lease_requests import LeaseRequest
 from app.services.errors import ServiceError
-from app.services.group_changes import GroupChanges
-from app.services.group_creation import GroupCreation
-from app.services.group_requests import CreateGroup
-from app.services.lease_requests import CreateLease
+from app.services.groups.changes import GroupChanges
+from app.services.groups.creation import GroupCreation
+from app.services.groups.requests import CreateGroup
+from app.services.leases.requests import CreateLease
 from app.services.offering_cache import OfferingCache
 from app.services.preconditions import IfMatch
 from app.services.principal import Principal, Role
@@ -48,7 +49,7 @@ class GroupPeople:
         self.coordinators = self._random.randint(1, 2) if self._random.random() < grounds.weather.groups else 0
         self._names = 0
         for _ in range(self._random.randint(1, _MOST_GROUPS) if self.coordinators else 0):
-            grounds.scheduler.at(self._random.uniform(10, 0.7 * seconds), self._create)
+            grounds.scheduler.at(self._random.uniform(10, 0.7 * seconds), self.create)
 
     @cached_property
     def _creation(self) -> GroupCreation:
@@ -62,9 +63,10 @@ class GroupPeople:
 
     # --- creation -----------------------------------------------------------------------------------------
 
-    def _create(self, tries: int = 1) -> None:
-        """A request that is refused is sent again a little later: another one may have taken the room."""
-        principal, new = self._principal(), self._request()
+    def create(self, by: Principal | None = None, max_cost: Decimal | None = None, tries: int = 1) -> None:
+        """`by`: None draws a tenant. A request that is refused is sent again a little later: another one may have taken the room."""
+        principal, new = by or self._principal(), self._request()
+        new = replace(new, lease=replace(new.lease, max_cost=max_cost))
         group = self._attempt("created", self._created(principal, new))
         if group is not None:
             self._grounds.trace.tell(
@@ -73,7 +75,7 @@ class GroupPeople:
             )
             self._plan_changes(GroupId(group.id), principal, new)
         elif tries < _MOST_TRIES:
-            self._after(_TRY_AGAIN * self._random.random(), partial(self._create, tries + 1))
+            self._after(_TRY_AGAIN * self._random.random(), partial(self.create, by, max_cost, tries + 1))
 
     async def _created(self, principal: Principal, new: CreateGroup) -> Any:
         async with self._creation.create(principal, new, None) as reply:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import text
 
-from app.domain.groups import GroupPlacement, GroupState
+from app.domain.groups.groups import GroupPlacement, GroupState
 from tests.simulation.cloud import Cloud, Machine, Violation
 from tests.simulation.processes import Grounds
 from tests.simulation.restore import Restore

@@ -23,14 +23,15 @@ from app.domain.lease_requests import LeaseRequest
 from app.domain.leases import VmState
 from app.domain.tags import TENANT
 from app.services.errors import ServiceError
-from app.services.lease_changes import LeaseChanges
-from app.services.lease_idleness import LeaseIdleness
-from app.services.lease_requests import CreateLease
+from app.services.leases.changes import LeaseChanges
+from app.services.leases.idleness import LeaseIdleness
+from app.services.leases.requests import CreateLease
 from app.services.preconditions import IfMatch
 from app.services.principal import Principal, Role
 from tests.simulation.agents import Agents, gpus_of
 from tests.simulation.cloud import TYPES, Machine, Violation
 from tests.simulation.gpus import Fault
+from tests.simulation.group_people import GroupPeople
 from tests.simulation.machines import REGION
 from tests.simulation.people import People
 from tests.simulation.processes import Grounds
@@ -57,7 +58,15 @@ class Hostile:
     `tenant_id` None: this seed has no such tenant. `agents` None: its VMs have no agent, and it only switches them off.
     """
 
-    def __init__(self, grounds: Grounds, seed: int, people: People, agents: Agents | None, seconds: float) -> None:
+    def __init__(
+        self,
+        grounds: Grounds,
+        seed: int,
+        people: People,
+        groups: GroupPeople,
+        agents: Agents | None,
+        seconds: float,
+    ) -> None:
         self._grounds, self._people, self._agents = grounds, people, agents
         self._random = random = Random(f"hostile tenant of {seed}")
         self.tenant_id: TenantId | None = None
@@ -74,6 +83,9 @@ class Hostile:
         begin = random.uniform(5, seconds * 0.4)
         for fewest, most in _LEASES:
             grounds.scheduler.at(random.uniform(begin, 2 * begin), partial(self._create, random.randint(fewest, most)))
+        if groups.coordinators:
+            chance = Random(f"groups of the hostile tenant of {seed}")
+            grounds.scheduler.at(chance.uniform(begin, 2 * begin), partial(self._create_group, groups))
         for _ in range(_ACTS):
             grounds.scheduler.at(random.uniform(begin, seconds), self._act)
 
@@ -119,6 +131,10 @@ class Hostile:
         request = replace(LeaseRequest.from_json(wish), name=None, ttl_seconds=ttl, wait_seconds=900)
         new = CreateLease(tenant_id=None, request=request, max_cost=_CAP, startup_script=None)
         self._people.send(self._principal, new, count)
+
+    def _create_group(self, groups: GroupPeople) -> None:
+        self._grounds.scheduler.count("hostile: group requested")
+        groups.create(self._principal, _CAP)
 
     def _machines(self, *, own: bool) -> list[Machine]:
         clouds = self._grounds.clouds.values()

@@ -24,9 +24,9 @@ from app.domain.lease_actions import LaterExpiry
 from app.domain.lease_requests import LeaseRequest
 from app.domain.reasons import Origin, Reason, ReasonCode
 from app.services.errors import NoOffering, ServiceError
-from app.services.lease_changes import LeaseChanges
-from app.services.lease_creation import LeaseCreation
-from app.services.lease_requests import CreateLease
+from app.services.leases.changes import LeaseChanges
+from app.services.leases.creation import LeaseCreation
+from app.services.leases.requests import CreateLease
 from app.services.offering_cache import OfferingCache
 from app.services.preconditions import IfMatch
 from app.services.principal import Principal, Role

@@ -15,14 +15,14 @@ from tests.simulation.database import Clocked, VirtualDatabase
 from tests.simulation.scheduler import Actor, Killed, Scheduler
 from tests.simulation.trace import Trace
 from tests.simulation.weather import Weather
-from workers.bootstrap import assemble
 from workers.groups.coordinator import Coordinator
 from workers.jobs.runner import PeriodicRunner
 from workers.jobs.schedule import job_specs
 from workers.lifecycle.reconciler import Reconciler
 from workers.lifecycle.sweeper import Sweeper
 from workers.observation.slot_labels import label_noted
-from workers.runtime import Runtime
+from workers.process.bootstrap import assemble
+from workers.runtime.runtime import Runtime
 
 LEASES, JOBS, INVENTORY, GROUPS = "leases", "jobs", "inventory", "groups"
 _OUTAGE_PAUSE = 0.5
@@ -56,6 +56,8 @@ class Grounds:
     """Of each process that reconciles leases: the end of its last stall."""
     longest_standstill: float = 0.0
     """The longest time for which all of them stalled, in seconds: nobody looks at a lease then."""
+    awake_at: float = 0.0
+    """When the last stall of any process ends."""
 
 
 P = ParamSpec("P")
@@ -114,6 +116,7 @@ class Process:
         scheduler = self._grounds.scheduler
         self._grounds.trace.tell(f"stalls for {seconds:.1f} s {where}")
         began = self.acting_since()
+        self._grounds.awake_at = max(self._grounds.awake_at, scheduler.now + seconds)
         self._note_standstill(scheduler.now + seconds)
         scheduler.pause(seconds)
         self._stall = (began, scheduler.now)

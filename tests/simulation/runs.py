@@ -21,7 +21,7 @@ import psutil
 from app.local import embedded_postgres
 from app.local.ports import free_port
 from app.settings.memory import settle_memory
-from tests.databases import Databases
+from tests.harness.databases import Databases
 from tests.simulation.database import Clocked
 from tests.simulation.world import Outcome, simulate
 

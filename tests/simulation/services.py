@@ -11,17 +11,17 @@ import pytest
 from psycopg.rows import dict_row
 from sqlalchemy import Connection
 
-from app.db.core.compiled import Compiled
+from app.db.core.compiled import Compiled, within_tenant
 from app.db.core.connections import API_ROLE
 from app.db.core.engine import ApiDatabase
-from app.db.core.reads import within_tenant
-from app.db.core.statements import AnySelect
+from app.db.core.sql import AnySelect
 from app.db.core.tenant_scope import EVERY_TENANT, TENANT
 from app.domain.ids import KeyId, LeaseId, TenantId
 from app.domain.schema import SchemaRevisions
-from app.services import offering_cache, sample_batches
+from app.services import offering_cache
 from app.services.context import ServiceContext
 from app.services.errors import ServiceError
+from app.services.gpus import sample_batches
 from app.services.principal import Principal, Role
 from tests.simulation.processes import Grounds
 

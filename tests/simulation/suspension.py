@@ -12,7 +12,7 @@ from app.domain.ids import TenantId
 from app.services.errors import ServiceError
 from app.services.preconditions import IfMatch
 from app.services.principal import Role
-from app.services.tenants import TenantChange, TenantService
+from app.services.tenants.tenants import TenantChange, TenantService
 from tests.simulation.cloud import Violation
 from tests.simulation.processes import Grounds
 from tests.simulation.services import attempt, context, principal

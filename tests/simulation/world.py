@@ -30,7 +30,7 @@ from tests.simulation.scheduler import EPOCH, Scheduler
 from tests.simulation.services import without_waits
 from tests.simulation.trace import Log, Trace
 from tests.simulation.weather import Weather
-from workers.lifecycle.steps import company
+from workers.lifecycle.batches import company
 from workers.observation import leftovers
 
 QUICK: dict[str, Any] = {
@@ -152,7 +152,7 @@ class World:
         self._agents = Agents(self._grounds, GpuWeather.drawn(gpus), gpus) if has_agents else None
         self._people = People(self._grounds, seed, self._storm)
         self._groups = GroupPeople(self._grounds, self._people, seed, self._storm)
-        self._hostile = Hostile(self._grounds, seed, self._people, self._agents, self._storm)
+        self._hostile = Hostile(self._grounds, seed, self._people, self._groups, self._agents, self._storm)
         for cloud in self._clouds.values():
             self._arrange(cloud)
         roles = [LEASES] * random.randint(2, 3) + [JOBS] * random.randint(1, 2) + [INVENTORY] * random.randint(1, 2)
@@ -259,6 +259,8 @@ class World:
             self.scheduler.run(self.scheduler.now + _LOOK)
         self.promises.settle_accounts()
         self._people.budgets.settle()
+        if self._grounds.awake_at > self.scheduler.now:
+            self.scheduler.run(self._grounds.awake_at + _LOOK)
         self._hostile_promises.settle()
 
     def _calm(self) -> None:

@@ -5,7 +5,7 @@ from uuid import UUID
 from app.db.leases import claims
 from app.domain.ids import LeaseId
 from tests.workers.fleet import Fleet
-from workers.lifecycle.cohorts import Cohort
+from workers.lifecycle.batches.cohorts import Cohort
 
 
 def created(fleet: Fleet, count: int) -> list[LeaseId]:

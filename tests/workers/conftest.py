@@ -1,7 +1,7 @@
 """A worker over real Postgres and a simulated AWS account."""
 
 from collections.abc import Callable, Iterator
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -14,18 +14,19 @@ from app.db.core import connections
 from app.observability.traces import Traces
 from app.settings import load_settings
 from cloudsim.testing import Control, running
-from tests.cached_settings import read_settings
-from tests.databases import Databases
+from tests.failpoints import build_failing
+from tests.harness.cached_settings import read_settings
+from tests.harness.databases import Databases
 from tests.workers import first_view
 from tests.workers.cloud_samples import AWS, CLOUDS, CloudSample
 from tests.workers.failing import Failing
 from tests.workers.fleet import Fleet
 from tests.workers.forks import Forks, forks
 from tests.workers.virtual_time import RealTime, VirtualTime, virtual
-from workers import bootstrap
-from workers.accounts import Connect
-from workers.bootstrap import build_runtime
+from workers.process import bootstrap
+from workers.process.bootstrap import build_runtime
 from workers.providers.registry import connect
+from workers.runtime.accounts import Connect
 
 FAST = {
     "claim_seconds": 16.0,
@@ -147,11 +148,17 @@ def make_fleet(
     fleets: list[Fleet] = []
 
     def make(
-        *, observe: bool = True, connect_account: Connect = connect, traces: Traces | None = None, **changes: Any
+        *,
+        observe: bool = True,
+        failpoints: Path | None = None,
+        connect_account: Connect = connect,
+        traces: Traces | None = None,
+        **changes: Any,
     ) -> Fleet:
         given = {**worker_settings, "config": config, **changes}
         settings, monotonic = read_settings(**given), virtual_time.monotonic
-        runtime = build_runtime(settings, connect_account=connect_account, traces=traces, monotonic=monotonic)
+        build = build_runtime if failpoints is None else partial(build_failing, failpoints)
+        runtime = build(settings, connect_account=connect_account, traces=traces, monotonic=monotonic)
         shown = observe and not fleets and (given["config"], given["database_url"]) == (config, virtual(kept_view))
         fleets.append(Fleet(runtime, sim, observe=observe and not shown, virtual_time=virtual_time))
         if shown:

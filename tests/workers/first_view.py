@@ -14,7 +14,7 @@ from sqlalchemy import text
 from app.db.schema.tables import offering
 from tests.workers.fleet import ACCOUNT
 from workers.providers.aws.clients import AwsClients
-from workers.runtime import Runtime
+from workers.runtime.runtime import Runtime
 
 ACCESS_KEY = "AKIASIMULATED0000001"
 """Of the simulated account."""

@@ -40,16 +40,16 @@ from app.domain.reasons import Origin, Reason, ReasonCode
 from app.domain.tags import LEASE
 from cloudsim.testing import Control
 from tests.workers.virtual_time import VirtualTime
-from workers.brakes import set_hold
 from workers.groups.coordinator import Coordinator
 from workers.jobs.refresh_offerings import refresh
-from workers.lifecycle.cohorts import Cohort
+from workers.lifecycle.batches.cohorts import Cohort
 from workers.lifecycle.reconciler import Reconciler
 from workers.observation.inventory import take_inventory
 from workers.observation.slot_labels import label_noted
 from workers.observation.watch import watch
 from workers.providers.errors import ProviderError
-from workers.runtime import Runtime
+from workers.runtime.brakes import set_hold
+from workers.runtime.runtime import Runtime
 
 NEVER = 600.0
 """Seconds that no test waits for."""

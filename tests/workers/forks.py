@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 from app.local.programs import WORKER_IMPORTS
 from app.local.supervisord import become
 from app.local.waiting import wait_until
-from tests.databases import ROOT
+from tests.harness.databases import ROOT
 
 IMPORTS = (*WORKER_IMPORTS, "workers.providers.aws.adapter")
 

@@ -3,11 +3,11 @@
 from typing import Any
 
 from app.db.leases import proofs as statements
-from app.domain.gpu_checks import ExpectedGpus
-from app.domain.gpu_findings import ProofChannel
-from app.domain.gpu_reports import parse_proof
+from app.domain.gpus.checks import ExpectedGpus
+from app.domain.gpus.findings import ProofChannel
+from app.domain.gpus.proofs import ProofRecord, judged
+from app.domain.gpus.reports import parse_proof
 from app.domain.ids import LeaseId
-from app.domain.proofs import ProofRecord, judged
 from tests.workers.fleet import Fleet
 
 EXPECTED = ExpectedGpus(model="A10G", count=1, memory_gib=24)

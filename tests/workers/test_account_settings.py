@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from pathlib import Path
 
+from cloudsim.credentials import DEFAULT_ACCOUNT
 from cloudsim.ec2 import network
-from cloudsim.ec2.credentials import DEFAULT_ACCOUNT
 from cloudsim.testing import Control
 from tests.workers.fleet import ACCOUNT, REGION, Fleet
 

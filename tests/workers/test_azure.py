@@ -14,10 +14,10 @@ from app.settings import load_settings
 from cloudsim.testing import Control
 from tests.workers.fleet import ACCOUNT, Fleet
 from tests.workers.virtual_time import VirtualTime
-from workers.bootstrap import build_runtime
 from workers.jobs.refresh_offerings import refresh
 from workers.observation.leftovers import sweep_leftovers
-from workers.provider_rate_limiter import ProviderRateLimiter
+from workers.process.bootstrap import build_runtime
+from workers.runtime.provider_rate_limiter import ProviderRateLimiter
 
 REGION = "eastus"
 SIZE = "Standard_NC4as_T4_v3"

@@ -5,7 +5,7 @@ from sqlalchemy import func, insert, update
 from app.db.schema.tables import bad_gpu, installation, lease
 from tests.crash_matrix.hostile import MARK, traces
 from tests.db.store import Store
-from workers.database import WorkerDatabase
+from workers.runtime.database import WorkerDatabase
 
 _TYPE = {"account": "sim", "region": "us-east-1", "zone": "us-east-1a", "instance_type": "g5.xlarge"}
 _SEEN = {"provider": "aws", "finding": "matmul_failed", "first_seen_at": func.now(), "last_seen_at": func.now()}

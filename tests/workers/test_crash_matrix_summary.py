@@ -8,8 +8,8 @@ from tests.crash_matrix.scenarios import SCENARIOS
 from tests.crash_matrix.summary import described, table
 from tests.crash_matrix.turns import repeated, turns
 from tests.crash_matrix.unreached import REASONS
-from workers.failpoints.actions import Action
-from workers.failpoints.points import names
+from tests.failpoints.actions import Action
+from tests.failpoints.points import names
 
 FILE = Path("/evidence.json")
 PLACES = [Place("life", point, "aws", of_lease=True) for point in names()]
@@ -36,7 +36,7 @@ def test_the_evidence_has_every_case_and_why_a_point_was_not_reached() -> None:
 
 
 def test_a_repeated_point_has_a_row_for_each_cloud_and_counts_a_line_once() -> None:
-    point = "send_batch._call:launch_batch:after"
+    point = "batches.send._call:launch_batch:after"
     cases = repeated([point], ["aws", "gcp"], [Action.KILL, Action.LATE], 4)
     assert len({case.name for case in cases}) == 8
     assert [len(batch) for batch in turns(cases, 3)] == [3, 1, 3, 1]

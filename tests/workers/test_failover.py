@@ -15,12 +15,12 @@ from app.local.embedded_postgres import FORGETFUL, SETTINGS, EmbeddedCluster, ru
 from app.local.ports import free_port
 from app.local.waiting import wait_until
 from app.settings import StartupError
-from tests.databases import Databases
-from tests.standby import PATIENCE, Pair, running_pair
+from tests.harness.databases import Databases
+from tests.harness.standby import PATIENCE, Pair, running_pair
 from tests.workers.fleet import ACCOUNT, REGION, Fleet
 from tests.workers.virtual_time import RealTime, VirtualTime
 from workers.observation.inventory import take_inventory
-from workers.process_locks import free_of_the_dead
+from workers.runtime.process_locks import free_of_the_dead
 
 DEAD_PROCESS = 7
 

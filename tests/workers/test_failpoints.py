@@ -13,34 +13,20 @@ from sqlalchemy import select, update
 
 from app.db.schema.tables import lease, periodic_job
 from app.domain import lifecycle
-from app.domain.gpu_protocol import RejectVm
 from app.local.waiting import wait_until
-from app.settings import StartupError, load_settings
-from app.settings.accounts import account_from_json
+from tests.failpoints.actions import HIT, RESUMED, TRACE, Action, Arms, FailpointError, arm, resumed
+from tests.failpoints.points import AFTER, BEFORE, OF_VMS, names, read_sites
 from tests.workers.conftest import QUICK
 from tests.workers.fleet import Fleet
-from tests.workers.ports import ATTRIBUTES, METHODS
-from workers import failpoints
-from workers.database import WorkerDatabase
-from workers.failpoints.actions import HIT, RESUMED, TRACE, Action, Arms, FailpointError, arm, resumed
-from workers.failpoints.points import AFTER, BEFORE, CALLS, names, read_sites
 from workers.jobs.runner import PeriodicRunner
 from workers.jobs.schedule import job_specs
-from workers.lifecycle import reconciler
-from workers.lifecycle.steps.written import WRITTEN
+from workers.lifecycle.step_table import STEPS, StepSpec
 
 LAUNCHED = "send.send:launch:after"
 MODULE_OF: dict[type[Any], str] = {
-    **{step: act.__module__.rpartition(".")[2] for step, act in reconciler._STEPS.items()},
-    **{step: act.__module__.rpartition(".")[2] for step, act in reconciler._PLAIN_STEPS.items()},
-    lifecycle.BeginRelease: "end",
-    **{type(step): act.__module__.rpartition(".")[2] for step, act in WRITTEN.items()},
-    RejectVm: "gpu_failure",
+    step: (spec.act if isinstance(spec, StepSpec) else next(iter(spec.by_state.values()))).__module__.rpartition(".")[2]
+    for step, spec in STEPS.items()
 }
-
-
-def account(endpoint_url: str | None) -> dict[str, object]:
-    return {"name": "main", "provider": "aws", "regions": ["us-east-1"], "endpoint_url": endpoint_url}
 
 
 @pytest.mark.parametrize("step", MODULE_OF, ids=[step.__name__ for step in MODULE_OF])
@@ -56,28 +42,7 @@ def test_every_step_that_is_decided_is_known_here() -> None:
 
 
 def test_every_call_to_a_provider_by_which_vms_live_has_a_point() -> None:
-    assert {name.split(":")[1] for name in names()} >= CALLS
-    beside = {
-        "offered",
-        "prices",
-        "price_list",
-        "part_prices",
-        "disk_kinds",
-        "service_quotas",
-        "reservations",
-        "plan",
-        "plan_batch",
-        "events",
-        "acknowledge",
-        "ssh_user",
-        "limits",
-        "list_everywhere",
-        "lists_all_regions",
-        "trust",
-    }
-    assert CALLS | beside == METHODS | ATTRIBUTES, (
-        "a new method of the interface is a call with failpoints, or is named here"
-    )
+    assert {name.split(":")[1] for name in names()} >= OF_VMS
 
 
 def test_mere_reads_have_none() -> None:
@@ -90,22 +55,11 @@ def test_a_commit_or_call_that_the_reading_missed_is_refused() -> None:
         read_sites()._at(site.file, 1)
 
 
-@pytest.mark.parametrize("endpoint", [None, "https://ec2.us-east-1.amazonaws.com", "http://10.0.0.7:8010"])
-def test_they_are_refused_where_a_real_cloud_could_be_met(tmp_path: Path, endpoint: str | None) -> None:
-    accounts = {"main": account_from_json(account(endpoint))}
-    with pytest.raises(StartupError, match="'main' is not on this machine") as refused:
-        failpoints.switched_on(load_settings(failpoints=tmp_path), accounts)
-    assert "\n" not in str(refused.value)
-
-
-def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(StartupError, match="no folder"):
-        failpoints.switched_on(load_settings(failpoints=tmp_path / "none"), {})
-
-
-def test_without_the_setting_nothing_takes_the_place_of_anything(fleet: Fleet) -> None:
-    assert failpoints.switched_on(fleet.runtime.settings, {}) is None
-    assert type(fleet.runtime.database) is WorkerDatabase
+def test_they_are_refused_where_a_real_cloud_could_be_met(make_fleet: Callable[..., Fleet], tmp_path: Path) -> None:
+    config = tmp_path / "accounts.toml"
+    config.write_text('[[accounts]]\nname = "main"\nprovider = "aws"\nregions = ["us-east-1"]\n')
+    with pytest.raises(AssertionError, match="'main' is at None"):
+        make_fleet(observe=False, failpoints=tmp_path, config=config)
 
 
 def test_a_point_acts_once_for_its_lease_alone_and_leaves_a_sign(tmp_path: Path) -> None:

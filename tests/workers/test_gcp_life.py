@@ -11,8 +11,8 @@ from cloudsim.testing import Control
 from tests.workers.fleet import Fleet
 from tests.workers.providers.gcp.accounts import EMAIL, PROJECT, REGION, key_file
 from tests.workers.virtual_time import VirtualTime
-from workers.bootstrap import build_runtime
 from workers.observation.leftovers import sweep_leftovers
+from workers.process.bootstrap import build_runtime
 
 ACCOUNT = "sim-gcp"
 GCP: dict[str, Any] = {"provider": "gcp"}

@@ -15,17 +15,17 @@ from app.domain.ids import LeaseId
 from app.hints import Send, celery_sender
 from app.local.waiting import wait_until
 from app.settings.broker import QUEUE, SOCKET_SECONDS
-from tests import redis_proxy
-from tests.cached_settings import read_settings
-from tests.redis_proxy import GARBAGE, REPLIES, RESET, Proxy
+from tests.harness import redis_proxy
+from tests.harness.cached_settings import read_settings
+from tests.harness.redis_proxy import GARBAGE, REPLIES, RESET, Proxy
 from tests.workers.fleet import Fleet
 from tests.workers.forks import Forks
 from tests.workers.virtual_time import RealTime, VirtualTime
 from tests.workers.worker_process import PATIENCE, running
-from workers import celery_app
-from workers import running as process
-from workers.celery_app import RECONNECT_SECONDS, HintConsumer, create_celery
-from workers.permits import Permits
+from workers.process import celery_app
+from workers.process import running as process
+from workers.process.celery_app import RECONNECT_SECONDS, HintConsumer, create_celery
+from workers.runtime.permits import Permits
 
 LEASE = LeaseId("lease_01jz0000000000000000000000")
 WORKER = {

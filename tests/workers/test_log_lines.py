@@ -11,9 +11,10 @@ from app.domain.lifecycle import Send
 from app.prerequisites import ensure_operator_key
 from app.settings import load_settings
 from tests.api.conftest import Caller, new_tenant, serving
-from tests.lines import Lines, written_by
+from tests.harness.lines import Lines, written_by
 from tests.workers.fleet import Fleet
 from workers.lifecycle import reconciler
+from workers.lifecycle.step_table import STEPS, StepSpec
 from workers.lifecycle.steps.context import StepContext
 
 
@@ -67,7 +68,7 @@ def test_a_failure_is_told_with_the_same_names_and_the_next_lease_is_not_confuse
         raise RuntimeError("a bug")
 
     with monkeypatch.context() as patch:
-        patch.setitem(reconciler._STEPS, Send, broken)
+        patch.setitem(STEPS, Send, StepSpec(broken))
         failed, other = fleet.create(), fleet.create(instance_types=["no-such-type"])
         fleet.drive(lambda: fleet.lease(other).state == "failed" and "step failed" in lines.stream.getvalue())
     told = lines.new()

@@ -11,9 +11,9 @@ from sqlalchemy import select, text
 from app.db.operations.invariants import CHECKS, NOTED, note
 from app.db.schema.tables import audit, invariant
 from tests.db.store import Store
-from workers.database import WorkerDatabase
 from workers.jobs.housekeeping import recount
-from workers.runtime import Runtime
+from workers.runtime.database import WorkerDatabase
+from workers.runtime.runtime import Runtime
 
 DRIFT = "used equals the claims"
 

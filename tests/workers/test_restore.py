@@ -16,7 +16,7 @@ from sqlalchemy import text
 
 from app.domain.ids import LeaseId
 from app.local import embedded_postgres
-from tests.databases import Databases
+from tests.harness.databases import Databases
 from tests.workers.cloud_samples import CloudSample
 from tests.workers.fleet import ACCOUNT, Fleet
 from tests.workers.virtual_time import VirtualTime, virtual
@@ -213,3 +213,34 @@ def test_a_release_is_stronger_than_a_later_tag(fleet: Fleet) -> None:
     assert fleet.lease(lease_id).expires_at == expires_at
     fleet.resume()
     assert fleet.drive_to(lease_id, "released").state == "released"
+
+
+def test_two_installations_on_one_account_leave_each_others_vms_alone(
+    start_at_cloud: Start, cloud: CloudSample, backups: Backups
+) -> None:
+    url = backups.restore(backups.take())
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(
+            "UPDATE installation SET id = 'gpl-another', token_key = sha256('another'), database_identity = NULL, "
+            "system_identifier = NULL, timeline = NULL"
+        )
+    ours, theirs = start_at_cloud(), start_at_cloud(database_url=url)
+    mine, other = ours.active(**cloud.request), theirs.active(**cloud.request)
+    vms = {fleet: own_id(fleet.lease(lease_id)) for fleet, lease_id in ((ours, mine), (theirs, other))}
+
+    def look(times: int) -> None:
+        for _ in range(times):
+            for fleet in (ours, theirs):
+                take(fleet)
+                settle(fleet)
+                fleet.let_pass(2 * fleet.runtime.settings.rowless_grace_seconds)
+
+    look(4)
+    assert all(fleet.is_alive(vm_id) for fleet, vm_id in vms.items())
+    assert [(fleet.orphans(), fleet.hold()) for fleet in vms] == [([], None), ([], None)]
+    ours.end(mine)
+    ours.drive_to(mine, "released")
+    look(2)
+    assert not ours.is_alive(vms[ours])
+    assert theirs.is_alive(vms[theirs])
+    assert theirs.lease(other).state == "active"

@@ -1,18 +1,23 @@
 """What a worker still does after it was told to stop: it ends the call under way, and hands its leases over at once."""
 
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 
 import pytest
+from sqlalchemy import func, select, update
 
+from app.db.operations.summary import HEARTBEATS
+from app.db.schema.tables import worker_heartbeat
 from app.domain.ids import LeaseId
 from app.domain.placement import Requirements
 from app.local.waiting import wait_until
 from tests.workers.failing import Failing
 from tests.workers.fleet import Fleet
 from workers.lifecycle.sweeper import Sweeper
-from workers.processes import WorkerThreads
+from workers.process.processes import InventoryThreads, WorkerThreads
 from workers.providers.errors import InvalidSpec
 
 PATIENCE = 20.0
@@ -168,20 +173,43 @@ def test_a_process_is_known_to_live_until_its_last_call_has_ended(fleet: Fleet, 
         threads.start()
         fleet.observe()
         assert entered.wait(PATIENCE)
-        number = fleet.runtime.presence.number
+        number = fleet.runtime.liveness.number
         stopper = threading.Thread(target=threads.stop)
         stopper.start()
         assert fleet.runtime.stopping.wait(PATIENCE)
         stopper.join(2.5)
         assert stopper.is_alive()
         assert number is not None
-        assert fleet.runtime.presence.number == number
+        assert fleet.runtime.liveness.number == number
         assert fleet.lease(lease_id).claim_id is not None
     stopper.join(PATIENCE)
     assert not stopper.is_alive()
-    assert fleet.runtime.presence.number is None
+    assert fleet.runtime.liveness.number is None
     assert [attempt.state for attempt in fleet.attempts(lease_id)] == ["known"]
     assert is_free_and_due(fleet, lease_id)
     assert wait_until(lambda: not [t for t in threading.enumerate() if t.name == "sweeper"], timeout=PATIENCE)
     go_on(fleet, failing)
     fleet.drive_to(lease_id, "active")
+
+
+def test_a_clean_stop_removes_its_heartbeat_at_once(fleet: Fleet) -> None:
+    threads = InventoryThreads(fleet.runtime)
+    threads.start()
+    database = fleet.runtime.database
+    assert wait_until(lambda: bool(database.all(HEARTBEATS)), timeout=PATIENCE, poll=0.01)
+    assert [row.host for row in database.all(select(worker_heartbeat))] == [socket.gethostname()]
+    threads.stop()
+    assert database.all(HEARTBEATS) == []
+
+
+def test_a_process_that_finishes_its_calls_still_reports(fleet: Fleet) -> None:
+    """Calls may take longer than the time after which a host without reports is lost."""
+    threads = InventoryThreads(fleet.runtime)
+    threads.start()
+    database = fleet.runtime.database
+    assert wait_until(lambda: bool(database.all(HEARTBEATS)), timeout=PATIENCE, poll=0.01)
+    threads.request_stop()
+    database.run(update(worker_heartbeat).values(seen_at=func.now() - timedelta(hours=1)))
+    assert wait_until(lambda: bool(database.all(HEARTBEATS)[0].processes), timeout=PATIENCE, poll=0.1)
+    threads.stop()
+    assert database.all(HEARTBEATS) == []

@@ -1,7 +1,7 @@
 """The time of one test. The test moves it forward, for the database, the worker and the simulated clouds at once.
 
 A test then does not wait for pauses, grace periods and timeouts. Calls that hang, threads and other processes still take
-real time. See docs/decisions/0072.
+real time. See docs/decisions/0070.
 """
 
 import time
@@ -56,7 +56,7 @@ END $$
 
 @cache
 def _engine(owner_url: str) -> Engine:
-    """One for all tests: its connection to the test's database is kept from test to test (tests/kept_connections.py)."""
+    """One for all tests: its connection to the test's database is kept from test to test (tests/harness/kept_connections.py)."""
     options: dict[str, Any] = {"connect_args": {"prepare_threshold": 0}, "isolation_level": "AUTOCOMMIT"}
     return create_engine(sync_url(owner_url), poolclass=NullPool, **options)
 

@@ -16,7 +16,7 @@ from sqlalchemy import text
 
 from app.local.waiting import wait_until
 from app.settings.timing import timing
-from tests.databases import ROOT
+from tests.harness.databases import ROOT
 from tests.workers.fleet import ACCOUNT, REGION, Fleet
 from tests.workers.forks import Fork, Forks
 from workers.observation.inventory import take_inventory

@@ -10,11 +10,11 @@ from sqlalchemy import Row
 from app.db.core.ids import new_id
 from app.db.operations import operator_messages as statements
 from app.domain.operator_messages import MessageKind, body, exceeds_budget, subject
-from app.domain.webhooks import pause
+from app.domain.webhooks.retries import pause
 from app.settings.settings import dashboard_url
-from workers.database import WorkerDatabase
 from workers.delivery.notifier import Receiver, receivers
-from workers.runtime import Runtime
+from workers.runtime.database import WorkerDatabase
+from workers.runtime.runtime import Runtime
 
 log = structlog.get_logger(__name__)
 
@@ -24,12 +24,12 @@ _TOGETHER = 30
 
 def tell_operators(runtime: Runtime, _account: str, _region: str) -> int:
     """Collects and sends. Returns the number of messages that were due. Does nothing without receivers."""
-    found = receivers(runtime.settings)
-    if not found:
+    configured = receivers(runtime.settings)
+    if not configured:
         return 0
     collect(runtime.database, runtime.settings.notify_kinds)
     dashboard = dashboard_url(runtime.settings)
-    return send(runtime.database, found, installation=runtime.installation.id, dashboard=dashboard)
+    return send(runtime.database, configured, installation=runtime.installation.id, dashboard=dashboard)
 
 
 def collect(database: WorkerDatabase, kinds: Sequence[str]) -> None:
@@ -60,12 +60,12 @@ def _budgets(rows: Sequence[Row[Any]]) -> dict[str, Any]:
     """One message for all events of a tenant: its budgets delay no message about another one."""
     first, *others = rows
     what = f"{len(rows)} budgets of the tenant {{}} are" if others else "A budget of the tenant {} is"
-    told = f"{what.format(first.tenant_name)} exceeded."
-    return {"id": new_id("message"), "cause": f"budget:{first.id}", "kind": MessageKind.BUDGET, "text": told}
+    text = f"{what.format(first.tenant_name)} exceeded."
+    return {"id": new_id("message"), "cause": f"budget:{first.id}", "kind": MessageKind.BUDGET, "text": text}
 
 
 def send(
-    database: WorkerDatabase, found: Sequence[Receiver], *, installation: str, dashboard: str | None = None
+    database: WorkerDatabase, targets: Sequence[Receiver], *, installation: str, dashboard: str | None = None
 ) -> int:
     """Sends what is due, in one notification for each receiver. Returns the number of messages.
 
@@ -73,7 +73,7 @@ def send(
     """
     due = database.all(statements.due(_TOGETHER))
     sent_to = {row.id: set(row.sent_to) for row in due}
-    for receiver in found:
+    for receiver in targets:
         missing = [row for row in due if receiver.id not in sent_to[row.id]]
         texts = [row.text for row in missing]
         if not texts:
@@ -83,7 +83,7 @@ def send(
                 sent_to[row.id].add(receiver.id)
         else:
             log.warning("operators not notified", receiver=receiver.id, messages=len(texts))
-    every = {receiver.id for receiver in found}
+    every = {receiver.id for receiver in targets}
     for row in due:
         accepted = sorted(sent_to[row.id])
         if every <= sent_to[row.id]:

@@ -8,8 +8,8 @@ from typing import Any
 
 import httpcore
 
-from app.domain.webhook_urls import RefusedUrl, Target, check_addresses, parse
-from app.domain.webhooks import Outcome, retry_after
+from app.domain.webhooks.retries import Outcome, retry_after
+from app.domain.webhooks.urls import RefusedUrl, Target, check_addresses, parse
 from app.name_lookup import Lookup, look_up, within
 
 _LOOKUP_SECONDS = 5.0
@@ -43,7 +43,7 @@ class Sender:
         every = {"Host": target.authority, "User-Agent": "gpulease-webhooks/1", "Content-Type": "application/json"}
         every.update(headers)
         timeouts = dict.fromkeys(("connect", "read", "write", "pool"), self._seconds)
-        backend = _Pinned(addresses, time.monotonic() + self._seconds)
+        backend = _PinnedBackend(addresses, time.monotonic() + self._seconds)
         try:
             with (
                 httpcore.ConnectionPool(self._tls, network_backend=backend) as pool,
@@ -69,7 +69,7 @@ def _outcome(status: int, wait: bytes) -> Outcome:
     return Outcome(status=status, error=f"answered {status}{redirect}", retry_after=rest)
 
 
-class _Pinned(httpcore.NetworkBackend):
+class _PinnedBackend(httpcore.NetworkBackend):
     """Connects to addresses that were checked, whatever the name leads to by now; all of it ends at one time."""
 
     def __init__(self, addresses: list[str], ends: float) -> None:
@@ -99,10 +99,10 @@ class _Pinned(httpcore.NetworkBackend):
         self, address: str, port: int, local_address: str | None, options: Iterable[Any] | None
     ) -> httpcore.NetworkStream:
         left = _left(self._ends, httpcore.ConnectTimeout)
-        return _Ending(self._backend.connect_tcp(address, port, left, local_address, options), self._ends)
+        return _DeadlineStream(self._backend.connect_tcp(address, port, left, local_address, options), self._ends)
 
 
-class _Ending(httpcore.NetworkStream):
+class _DeadlineStream(httpcore.NetworkStream):
     """A connection whose waits end at one time together: a receiver that sends a byte now and then is not waited for."""
 
     def __init__(self, stream: httpcore.NetworkStream, ends: float) -> None:
@@ -127,7 +127,7 @@ class _Ending(httpcore.NetworkStream):
         """`server_hostname` is the URL's name, so that the certificate is checked for it."""
         del timeout
         left = _left(self._ends, httpcore.ConnectTimeout)
-        return _Ending(self._stream.start_tls(ssl_context, server_hostname, left), self._ends)
+        return _DeadlineStream(self._stream.start_tls(ssl_context, server_hostname, left), self._ends)
 
     def get_extra_info(self, info: str) -> Any:
         return self._stream.get_extra_info(info)

@@ -21,13 +21,13 @@ from sqlalchemy.exc import DBAPIError
 from app.db.core.ids import new_id
 from app.db.events import reads
 from app.db.events import webhook_lanes as statements
-from app.db.events.reads import EventFilter
 from app.db.tenancy import audit
-from app.domain.webhook_formats import WebhookMessage, render
-from app.domain.webhooks import LASTS, Outcome, pause
-from workers.database import WorkerDatabase, is_outage
+from app.domain.list_filters import EventFilter
+from app.domain.webhooks.formats import WebhookMessage, render
+from app.domain.webhooks.retries import LASTS, Outcome, pause
 from workers.delivery.sender import Sender
-from workers.loop import Loop
+from workers.runtime.database import WorkerDatabase, is_outage
+from workers.runtime.loop import Loop
 
 log = structlog.get_logger(__name__)
 
@@ -64,16 +64,16 @@ def _fan_out_to(database: WorkerDatabase, webhook_id: str) -> int:
         mine = connection.execute(statements.lock_position(webhook_id)).first()
         if mine is None:
             return 0
-        wanted = EventFilter(tenant_id=mine.tenant_id)
-        found = connection.execute(reads.numbered(after=mine.position, limit=_EVENTS, wanted=wanted)).all()
-        if not found:
+        criteria = EventFilter(tenant_id=mine.tenant_id)
+        events = connection.execute(reads.numbered(after=mine.position, limit=_EVENTS, criteria=criteria)).all()
+        if not events:
             return 0
         # an event may get its number long after its time, and after the webhook was created
-        since = [row for row in found if row.created_at >= mine.created_at]
+        since = [row for row in events if row.created_at >= mine.created_at]
         chosen = [row for row in since if mine.event_types is None or row.type in mine.event_types]
         if chosen:
             connection.execute(statements.add([_delivery(webhook_id, row) for row in chosen]))
-        connection.execute(statements.move_position(webhook_id, found[-1].sequence, more=bool(chosen)))
+        connection.execute(statements.move_position(webhook_id, events[-1].sequence, more=bool(chosen)))
     return len(chosen)
 
 
@@ -186,9 +186,9 @@ class Lanes:
         row = self._database.first(statements.next_delivery(lane.webhook_id)) if ours is not None else None
         if ours is None or row is None:
             return False
-        secrets = [one.secret for one in self._database.all(statements.secrets(lane.webhook_id))]
+        secrets = [row.secret for row in self._database.all(statements.secrets(lane.webhook_id))]
         at = row.event_at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-        told = WebhookMessage(
+        message = WebhookMessage(
             id=row.event_id,
             type=row.event_type,
             created_at=at,
@@ -197,7 +197,7 @@ class Lanes:
             lease_name=row.lease_name,
             dashboard=self._dashboard,
         )
-        request = render(ours.format, told, secrets)
+        request = render(ours.format, message, secrets)
         began = time.monotonic()
         outcome = self._sender.send(ours.url, {**request.headers, "Content-Type": request.media_type}, request.body)
         seconds = time.monotonic() - began
@@ -228,13 +228,13 @@ class Lanes:
             connection.execute(statements.wait(lane.webhook_id, lane.claim_id, rest))
 
     def _disable(self, connection: Connection, lane: _Lane) -> None:
-        found = connection.execute(statements.disable(lane.webhook_id, "gone")).first()
-        if found is not None:
+        disabled = connection.execute(statements.disable(lane.webhook_id, "gone")).first()
+        if disabled is not None:
             log.warning("webhook disabled", webhook=lane.webhook_id, tenant_id=lane.tenant_id)
-            connection.execute(audit.append(_told(found)))
+            connection.execute(audit.append(_audit_entry(disabled)))
 
 
-def _told(row: Row[Any]) -> dict[str, Any]:
+def _audit_entry(row: Row[Any]) -> dict[str, Any]:
     return {
         "id": new_id("audit"),
         "tenant_id": row.tenant_id,

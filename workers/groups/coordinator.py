@@ -16,16 +16,16 @@ from sqlalchemy.exc import DBAPIError
 from app.db.groups import coordination, writes
 from app.db.groups.members import lock_members
 from app.db.tenancy import commitments
-from app.domain.group_decisions import decide_group
-from app.domain.group_steps import Elect, GroupRest, GroupStep, Member, Replace
+from app.domain.groups.decisions import decide_group
+from app.domain.groups.steps import Elect, GroupRest, GroupStep, Member, Replace
 from app.domain.ids import GroupId, TenantId
-from workers.brakes import HELD_PAUSE, is_on_hold
-from workers.database import failure_name
 from workers.groups.election import Election, elect
 from workers.groups.replacements import BudgetsChangedError
 from workers.groups.steps import GroupStepContext, execute
-from workers.loop import Loop
-from workers.runtime import Runtime
+from workers.runtime.brakes import HELD_PAUSE, is_on_hold
+from workers.runtime.database import failure_name
+from workers.runtime.loop import Loop
+from workers.runtime.runtime import Runtime
 
 log = structlog.get_logger(__name__)
 

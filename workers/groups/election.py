@@ -6,16 +6,16 @@ from decimal import Decimal
 from typing import Any
 
 from app.db.groups import coordination, members
-from app.domain.group_pools import choose_pool
-from app.domain.groups import GroupFacts, Pool
+from app.domain.explanations.placement_failure import why_exhausted
+from app.domain.groups.groups import GroupFacts, Pool
+from app.domain.groups.pools import choose_pool
 from app.domain.lease_offerings import for_term
 from app.domain.lease_requests import LeaseRequest
 from app.domain.placement import Ranking, Requirements
-from app.domain.placement_failure import why_exhausted
 from app.domain.reasons import Reason, ReasonCode
 from app.domain.reservations import Term
 from app.settings.providers import most_members
-from workers.runtime import Runtime
+from workers.runtime.runtime import Runtime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +31,9 @@ def elect(runtime: Runtime, row: Any) -> Election:
     """Chooses a pool for a group, a row of `coordination.read`."""
     group = coordination.group_from_row(row)
     ranking = _ranking(runtime, group, row)
-    candidates = [one for one in ranking.candidates if group.size <= most_members(one.provider, group.placement)]
+    candidates = [
+        offering for offering in ranking.candidates if group.size <= most_members(offering.provider, group.placement)
+    ]
     pause = timedelta(seconds=runtime.cool_offs.capacity)
     chosen = choose_pool(group, candidates, row.now, pause)
     if isinstance(chosen, datetime):

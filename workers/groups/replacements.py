@@ -11,7 +11,7 @@ from sqlalchemy.exc import IntegrityError
 from app.db.groups.members import NewMembers, insert_members, member_name, template
 from app.db.tenancy import quotas
 from app.db.tenancy.quotas import NewCommitment
-from app.domain.groups import GroupFacts
+from app.domain.groups.groups import GroupFacts
 from app.domain.reasons import Reason, ReasonCode
 
 _LIVE_NAME = "ix_lease_live_name"

@@ -7,8 +7,8 @@ from sqlalchemy import Connection, func
 
 from app.db.events.events import NewEvent, append
 from app.db.groups import coordination
-from app.domain.group_events import EventPool, GroupForming
-from app.domain.groups import GroupFacts, GroupPlacement, GroupState, Pool
+from app.domain.groups.events import EventPool, GroupForming
+from app.domain.groups.groups import GroupFacts, GroupPlacement, GroupState, Pool
 from app.domain.ids import GroupId
 from app.domain.offerings import Market
 

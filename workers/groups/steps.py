@@ -13,7 +13,7 @@ from app.db.groups import coordination
 from app.db.groups.members import forget_scripts
 from app.db.leases.transitions import request_end
 from app.domain.event_parts import EventData, EventReason
-from app.domain.group_events import (
+from app.domain.groups.events import (
     EventPool,
     GroupActive,
     GroupDegraded,
@@ -23,7 +23,8 @@ from app.domain.group_events import (
     GroupPoolFailed,
     GroupReleasing,
 )
-from app.domain.group_steps import (
+from app.domain.groups.groups import GroupFacts, GroupState, Pool
+from app.domain.groups.steps import (
     Activate,
     AssignPool,
     Degrade,
@@ -37,13 +38,12 @@ from app.domain.group_steps import (
     Retreat,
     Shrink,
 )
-from app.domain.groups import GroupFacts, GroupState, Pool
 from app.domain.ids import LeaseId
 from app.domain.leases import Desired
 from app.domain.reasons import Reason, ReasonCode
 from workers.groups.election import Election
 from workers.groups.replacements import NoRoomError, add_members
-from workers.runtime import Runtime
+from workers.runtime.runtime import Runtime
 
 log = structlog.get_logger(__name__)
 
@@ -114,7 +114,7 @@ def _begin_pool(ctx: GroupStepContext, _step: Elect) -> None:
         "reason": None,
     }
     ctx.move(values, GroupForming(group_id=ctx.group.id, pool=EventPool.of(pool)))
-    ctx.set_pool_of((member.lease_id for member in ctx.members if member.wanted), pool)
+    ctx.set_pool_of((member.lease_id for member in ctx.members if member.should_run), pool)
 
 
 def _assign_pool(ctx: GroupStepContext, step: AssignPool) -> None:
@@ -129,7 +129,7 @@ def _activate(ctx: GroupStepContext, _step: Activate) -> None:
     }
     ctx.move(values, GroupActive(group_id=ctx.group.id, size=ctx.group.size))
     if ctx.group.formed_at is None:
-        ctx.count_idleness(member.lease_id for member in ctx.members if member.wanted)
+        ctx.count_idleness(member.lease_id for member in ctx.members if member.should_run)
 
 
 def _drop(ctx: GroupStepContext, step: DropMissing) -> None:
@@ -137,19 +137,23 @@ def _drop(ctx: GroupStepContext, step: DropMissing) -> None:
     reason = Reason(ReasonCode.GROUP_INCOMPLETE, text)
     ctx.end_members(step.lease_ids, reason)
     ctx.set_pool_of(step.lease_ids, None)
-    ctx.count_idleness(one.lease_id for one in ctx.members if one.wanted and one.lease_id not in step.lease_ids)
+    ctx.count_idleness(
+        member.lease_id for member in ctx.members if member.should_run and member.lease_id not in step.lease_ids
+    )
     _enter_degraded(ctx, step.ready, reason, formed_at=func.now())
 
 
 def _enter_degraded(ctx: GroupStepContext, ready: int, reason: Reason, *events: EventData, **values: Any) -> None:
-    told = GroupDegraded(group_id=ctx.group.id, size=ctx.group.size, ready=ready, reason=EventReason.of(reason))
+    event = GroupDegraded(group_id=ctx.group.id, size=ctx.group.size, ready=ready, reason=EventReason.of(reason))
     state = {"state": str(GroupState.DEGRADED), "reason": reason.as_json()}
-    ctx.move({**state, **values}, *events, *(() if ctx.group.state is GroupState.DEGRADED else (told,)))
+    ctx.move({**state, **values}, *events, *(() if ctx.group.state is GroupState.DEGRADED else (event,)))
 
 
 def _retreat(ctx: GroupStepContext, step: Retreat) -> None:
     pool = ctx.pool
-    tried = [{**one.pool.as_json(), "failed_at": one.failed_at.isoformat()} for one in ctx.group.pools_tried]
+    tried = [
+        {**attempt.pool.as_json(), "failed_at": attempt.failed_at.isoformat()} for attempt in ctx.group.pools_tried
+    ]
     values = {
         "state": str(GroupState.QUEUED),
         "pool": None,
@@ -157,13 +161,13 @@ def _retreat(ctx: GroupStepContext, step: Retreat) -> None:
         "pools_tried": [*tried, {**pool.as_json(), "failed_at": ctx.now.isoformat()}],
         "reason": step.reason.as_json(),
     }
-    told = GroupPoolFailed(
+    event = GroupPoolFailed(
         group_id=ctx.group.id, pool=EventPool.of(pool), ready=step.ready, reason=EventReason.of(step.reason)
     )
-    ctx.move(values, told)
-    for statement in coordination.retreat(member.lease_id for member in ctx.members if member.wanted):
+    ctx.move(values, event)
+    for statement in coordination.retreat(member.lease_id for member in ctx.members if member.should_run):
         ctx.connection.execute(*statement)
-    ctx.set_pool_of((member.lease_id for member in ctx.members if not member.wanted), None)
+    ctx.set_pool_of((member.lease_id for member in ctx.members if not member.should_run), None)
 
 
 def _lost(ctx: GroupStepContext, member: Member) -> GroupMemberLost:
@@ -177,8 +181,8 @@ def _lost(ctx: GroupStepContext, member: Member) -> GroupMemberLost:
 
 def _degrade(ctx: GroupStepContext, step: Degrade) -> None:
     lost = [_lost(ctx, member) for member in step.lost]
-    ctx.set_pool_of((member.lease_id for member in step.lost if member.wanted), ctx.pool)
-    ctx.set_pool_of((member.lease_id for member in step.lost if not member.wanted), None)
+    ctx.set_pool_of((member.lease_id for member in step.lost if member.should_run), ctx.pool)
+    ctx.set_pool_of((member.lease_id for member in step.lost if not member.should_run), None)
     _enter_degraded(ctx, step.ready, step.reason, *lost)
 
 
@@ -212,7 +216,7 @@ def _release_for(ctx: GroupStepContext, reason: Reason, *events: EventData) -> N
             "release_requested_at": func.now(),
         }
         ctx.move(values, *events, GroupReleasing(group_id=ctx.group.id, reason=EventReason.of(reason)))
-    ctx.end_members((member.lease_id for member in ctx.members if member.wanted), reason)
+    ctx.end_members((member.lease_id for member in ctx.members if member.should_run), reason)
 
 
 def _end(ctx: GroupStepContext, _step: EndGroup) -> None:

@@ -12,9 +12,9 @@ from app.domain.money import format_money
 from app.settings import load_settings
 from app.settings.errors import StartupError
 from app.settings.providers import providers
-from workers.database import WorkerDatabase
 from workers.invoices.files import InvalidFile
-from workers.invoices.importing import AlreadyImported, Imported, import_files
+from workers.invoices.importing import AlreadyImported, ImportSummary, import_files
+from workers.runtime.database import WorkerDatabase
 
 _PROGRESS_SECONDS = 2.0
 
@@ -68,7 +68,7 @@ def _refuse(detail: str) -> int:
     return 2
 
 
-def report(done: Imported) -> str:
+def report(done: ImportSummary) -> str:
     """What an import did, in lines for an operator."""
     lines = [
         f"imported {done.lines} lines of {done.provider} for {done.month:%Y-%m}; {done.stored} of them matter to gpulease",

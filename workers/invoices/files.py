@@ -66,21 +66,21 @@ def read(path: Path, columns: Iterable[str] = ()) -> tuple[frozenset[str], Itera
     `columns`: what to read besides the usual ones. The header of a CSV file is line 1. Rows of Parquet count from 1.
     Raises InvalidFile, also during the iteration.
     """
-    wanted = frozenset(name.lower() for name in (*REQUIRED, *OPTIONAL, *columns))
+    needed = frozenset(name.lower() for name in (*REQUIRED, *OPTIONAL, *columns))
     start = _start(path)
     if start == _PARQUET:
-        return _parquet(path, wanted)
-    return _csv(path, wanted, zipped=start.startswith(_GZIP))
+        return _parquet(path, needed)
+    return _csv(path, needed, zipped=start.startswith(_GZIP))
 
 
-def _csv(path: Path, wanted: frozenset[str], *, zipped: bool) -> tuple[frozenset[str], Iterator[tuple[int, Row]]]:
+def _csv(path: Path, needed: frozenset[str], *, zipped: bool) -> tuple[frozenset[str], Iterator[tuple[int, Row]]]:
     lines = _lines(path, zipped=zipped)
     _, header = next(lines, (_HEADER, []))
     names = [name.strip().lower() for name in header]
-    for name in wanted:
+    for name in needed:
         if names.count(name) > 1:
             raise InvalidFile(path, _HEADER, f"the column {name} stands there twice")
-    places = [(name, place) for place, name in enumerate(names) if name in wanted]
+    places = [(name, place) for place, name in enumerate(names) if name in needed]
     return frozenset(names), _rows(path, lines, places, len(names))
 
 
@@ -119,7 +119,7 @@ def _binary(path: Path, *, zipped: bool) -> BinaryIO:
     return path.open("rb", _BLOCK)
 
 
-def _parquet(path: Path, wanted: frozenset[str]) -> tuple[frozenset[str], Iterator[tuple[int, Row]]]:
+def _parquet(path: Path, needed: frozenset[str]) -> tuple[frozenset[str], Iterator[tuple[int, Row]]]:
     try:
         from pyarrow import parquet  # noqa: PLC0415 - an extra without types
     except ImportError:
@@ -130,7 +130,7 @@ def _parquet(path: Path, wanted: frozenset[str]) -> tuple[frozenset[str], Iterat
     except (OSError, ValueError) as error:
         raise InvalidFile(path, _HEADER, f"cannot be read: {error}") from None
     names = file.schema_arrow.names
-    return frozenset(name.lower() for name in names), _batches(path, file, [n for n in names if n.lower() in wanted])
+    return frozenset(name.lower() for name in names), _batches(path, file, [n for n in names if n.lower() in needed])
 
 
 def _batches(path: Path, file: Any, names: Sequence[str]) -> Iterator[tuple[int, Row]]:

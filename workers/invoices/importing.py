@@ -15,12 +15,12 @@ from sqlalchemy import Connection
 from app.db.core.ids import new_id
 from app.db.operations import invoices as statements
 from app.db.operations import reconciliation
-from app.db.operations.reconciliation import ReconciliationFilter
 from app.db.tenancy import audit
 from app.domain.invoices import Charge, FocusDialect, InvalidCharge, missing_columns, parse, provider_named
-from workers.database import WorkerDatabase
+from app.domain.list_filters import ReconciliationFilter
 from workers.invoices.files import InvalidFile, Row, fingerprint, read
 from workers.invoices.sums import Sums
+from workers.runtime.database import WorkerDatabase
 
 _TICK = 10_000
 
@@ -32,7 +32,7 @@ class AlreadyImported(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Imported:
+class ImportSummary:
     """What an import did. `stored`: lines that matter to gpulease.
 
     `unlisted`: resources of ours without a lease, among the lines of this import. `shrunk`: for each billing account of
@@ -78,7 +78,7 @@ def import_files(
     *,
     provider: str | None,
     progress: Callable[[int], None],
-) -> Imported:
+) -> ImportSummary:
     """`paths`: the parts of one export. `provider` None: as the file names it. `progress`: called with the line count.
 
     A later import of the same provider, month and billing account replaces this one.
@@ -164,7 +164,7 @@ def _read(source: _Source, sums: Sums, progress: Callable[[int], None]) -> _Read
     return reading
 
 
-def _store(connection: Connection, source: _Source, reading: _Reading, sums: Sums, file_hash: bytes) -> Imported:
+def _store(connection: Connection, source: _Source, reading: _Reading, sums: Sums, file_hash: bytes) -> ImportSummary:
     import_id, accounts = new_id("import"), sorted(reading.accounts)
     file_name = ", ".join(path.name for path in source.paths)
     provider, month = source.provider, reading.month
@@ -181,7 +181,7 @@ def _store(connection: Connection, source: _Source, reading: _Reading, sums: Sum
     replaced = connection.execute(*statements.replace_earlier(import_id, **of_month)).all()
     totals = connection.execute(*reconciliation.totals(ReconciliationFilter(month=month))).all()
     (own,) = [row for row in connection.execute(*reconciliation.count_unlisted(month)).all() if row.id == import_id]
-    done = Imported(
+    done = ImportSummary(
         provider=provider,
         month=month,
         lines=reading.lines,
@@ -209,7 +209,7 @@ def _shrunk(rows: Sequence[Any]) -> Iterator[str]:
             )
 
 
-def _audited(import_id: str, file_name: str, done: Imported) -> dict[str, Any]:
+def _audited(import_id: str, file_name: str, done: ImportSummary) -> dict[str, Any]:
     counts = {"lines": done.lines, "unlisted_resources": done.unlisted, "unlisted_cost": str(done.unlisted_cost)}
     return {
         "id": new_id("audit"),

@@ -7,10 +7,10 @@ from sqlalchemy import Connection
 
 from app.db.fleet import account_checks, accounts
 from app.domain.account_checks import AccountCheck, CheckSubject, failures
-from workers.account_checks import check_account
+from workers.account_checks.account_checks import check_account
 from workers.providers.common.checks import failed, refused
 from workers.providers.errors import ProviderError
-from workers.runtime import Runtime
+from workers.runtime.runtime import Runtime
 
 log = structlog.get_logger(__name__)
 

@@ -1,6 +1,6 @@
 """Budgets between requests: periods begin, claims follow prices, thresholds get events, and leases end.
 
-Tenants take turns. What fails for one budget, one part or one tenant is logged, and the job continues with the next.
+Tenants take turns. What fails for one budget, lane, part or tenant is logged, and the job continues with the next.
 Each transaction handles a bounded number of rows.
 
 Each part repeats safely, and beside itself in another process. Locks are taken in the order tenant, budget, lease,
@@ -21,12 +21,12 @@ from app.db.core.prepared import Bound
 from app.db.leases import transitions
 from app.db.operations.brakes import IS_HELD
 from app.db.tenancy import budget_turns, budgets, commitments, thresholds
-from app.domain.budgets import Holder, resource_of, to_release, untold
+from app.domain.budgets import Holder, resource_of, to_release, without_event
 from app.domain.ids import LeaseId
 from app.domain.money import format_money
 from app.domain.reasons import Origin, Reason, ReasonCode
-from workers.database import is_outage
-from workers.runtime import Runtime
+from workers.runtime.database import is_outage
+from workers.runtime.runtime import Runtime
 
 log = structlog.get_logger(__name__)
 
@@ -81,10 +81,10 @@ def apply_budgets(runtime: Runtime, _account: str, _region: str) -> int:
     return count
 
 
-def _attempt(turn: _Turn, part: Callable[..., int], *of_budget: Any) -> int:
-    """The outermost handler for one part of a tenant's turn, or for one budget in it."""
+def _attempt(turn: _Turn, part: Callable[..., int], *arguments: Any) -> int:
+    """The outermost handler for one part of a tenant's turn, or for one lane or budget in it."""
     try:
-        return part(turn, *of_budget)
+        return part(turn, *arguments)
     except DBAPIError as error:
         if is_outage(error):
             raise
@@ -103,7 +103,7 @@ def _roll(turn: _Turn) -> int:
 
 def _fit(turn: _Turn) -> int:
     """Leases that a step holds have their turn in the next run."""
-    return sum(_fit_lane(turn, lane) for lane in budget_turns.LANES)
+    return sum(_attempt(turn, _fit_lane, lane) for lane in budget_turns.LANES)
 
 
 def _fit_lane(turn: _Turn, lane: str) -> int:
@@ -136,11 +136,11 @@ def _tell(turn: _Turn) -> int:
 
 
 def _tell_one(turn: _Turn, row: Any) -> int:
-    passed = untold(row.thresholds, row.threshold_told, row.spent, row.amount)
+    passed = without_event(row.thresholds, row.threshold_told, row.spent, row.amount)
     if not passed:
         return 0
     with turn.begin() as connection:
-        mark = budgets.told(row.id, passed[-1], before=row.threshold_told, since=row.period_started_at)
+        mark = budgets.mark_threshold(row.id, passed[-1], before=row.threshold_told, since=row.period_started_at)
         if connection.execute(mark).first() is None:
             return 0
         return thresholds.append(connection, row, passed)

@@ -10,10 +10,10 @@ import structlog
 from sqlalchemy.exc import DBAPIError, OperationalError
 
 from app.db.gpus import rollup
-from app.domain.gpu_samples import OLDEST
+from app.domain.gpus.samples import OLDEST
 from app.domain.usage import UsageStep
-from workers.database import is_outage
-from workers.runtime import Runtime
+from workers.runtime.database import is_outage
+from workers.runtime.runtime import Runtime
 
 log = structlog.get_logger(__name__)
 

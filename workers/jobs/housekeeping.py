@@ -12,7 +12,7 @@ from app.db.fleet import jobs
 from app.db.operations import invariants, invoices, purge, reconciliation
 from app.db.tenancy import audit
 from workers.jobs.parts import apart
-from workers.runtime import Runtime
+from workers.runtime.runtime import Runtime
 
 log = structlog.get_logger(__name__)
 
@@ -43,13 +43,13 @@ def recount(runtime: Runtime) -> int:
     A broken one is an error in the log each time; that it broke, or holds again, is an entry of the audit trail.
     """
     with runtime.database.begin() as connection:
-        found = invariants.check(connection)
-        for changed in connection.execute(invariants.note(found)).all():
+        violations = invariants.check(connection)
+        for changed in connection.execute(invariants.note(violations)).all():
             connection.execute(audit.append(_alarm(changed)))
-    for name, rows in found.items():
+    for name, rows in violations.items():
         if rows:
             log.error("invariant broken", invariant=name, violations=len(rows), examples=invariants.examples(rows))
-    return sum(map(len, found.values()))
+    return sum(map(len, violations.values()))
 
 
 def _alarm(changed: Row[Any]) -> dict[str, Any]:

@@ -11,9 +11,9 @@ from app.domain.events import LeaseIdleSoon
 from app.domain.idleness import LAST_NOTICE, Idleness
 from app.domain.ids import LeaseId
 from app.domain.lease_requests import IdleAction, IdleRule
-from workers.idleness import evidence_of, idle_event
 from workers.jobs.parts import apart
-from workers.runtime import Runtime
+from workers.observation.idleness import evidence_of, idle_event
+from workers.runtime.runtime import Runtime
 
 _LEASES = 500
 

@@ -1,18 +1,18 @@
-"""Events without an acting caller: a lease ends soon, a spend cap is near, GPUs are idle, a quota is nearly used, an orphaned VM has ended."""
+"""Events without an acting caller: a lease ends soon, a spend cap is near, GPUs are idle, a quota is nearly used."""
 
-from collections.abc import Iterable
 from typing import Any
 
-from sqlalchemy import Connection, Row
+from sqlalchemy import Row
 
-from app.db.events import events, notices
-from app.domain.events import LeaseCapNear, LeaseExpiringSoon, OrphanEnded, QuotaNearlyUsed
+from app.db.events import events
+from app.db.leases import notices
+from app.domain.events import LeaseCapNear, LeaseExpiringSoon, QuotaNearlyUsed
 from app.domain.ids import LeaseId, TenantId
 from app.domain.money import format_money
 from app.domain.quotas import json_amount
 from workers.jobs.idle_notices import tell_idle
 from workers.jobs.parts import apart
-from workers.runtime import Runtime
+from workers.runtime.runtime import Runtime
 
 _LEASES = 500
 
@@ -55,32 +55,3 @@ def _tell_quotas(runtime: Runtime) -> int:
 def _quota(row: Row[Any]) -> QuotaNearlyUsed:
     limit, used = (json_amount(row.resource, amount) for amount in (row.limit, row.used))
     return QuotaNearlyUsed(resource=row.resource, limit=limit, used=used)
-
-
-def tell_orphans(connection: Connection, gone: Iterable[Row[Any]]) -> None:
-    """Writes an event for each ended orphan to the tenant of its lease, in the transaction that noticed the end.
-
-    Tenants get no event for an orphan without a lease, nor for one with copied tags: the lease they name never had it.
-    """
-    known = {row.instance_id: row for row in gone if row.lease_id is not None and row.cause != "copied_tags"}
-    if not known:
-        return
-    owners = connection.execute(notices.owners({row.lease_id for row in known.values()})).all()
-    tenants = {row.id: row.tenant_id for row in owners}
-    for row in known.values():
-        if row.lease_id in tenants:
-            event = events.NewEvent(_orphan(row))
-            connection.execute(events.append(TenantId(tenants[row.lease_id]), event))
-
-
-def _orphan(row: Row[Any]) -> OrphanEnded:
-    return OrphanEnded(
-        orphan_id=row.id,
-        lease_id=row.lease_id,
-        instance_id=row.instance_id,
-        region=row.region,
-        zone=row.zone,
-        cause=row.cause,
-        first_seen_at=row.first_seen_at,
-        ended_by_us=row.end_requested_at is not None,
-    )

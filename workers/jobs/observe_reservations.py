@@ -10,7 +10,7 @@ from sqlalchemy import func, select
 from app.db.fleet import offerings, reservations
 from app.settings.reservations import ReservationSettings
 from workers.providers.types import ObservedReservation
-from workers.runtime import Runtime
+from workers.runtime.runtime import Runtime
 
 log = structlog.get_logger(__name__)
 

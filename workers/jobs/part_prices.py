@@ -13,7 +13,7 @@ from workers.providers import registry
 from workers.providers.errors import ProviderError
 from workers.providers.part_price_list import in_region
 from workers.providers.types import ADDRESS, PartPrice
-from workers.runtime import Runtime
+from workers.runtime.runtime import Runtime
 
 log = structlog.get_logger(__name__)
 

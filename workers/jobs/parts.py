@@ -6,8 +6,8 @@ from contextlib import contextmanager
 import structlog
 from sqlalchemy.exc import DBAPIError
 
-from workers.database import is_outage
-from workers.runtime import Runtime
+from workers.runtime.database import is_outage
+from workers.runtime.runtime import Runtime
 
 log = structlog.get_logger(__name__)
 

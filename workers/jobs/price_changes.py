@@ -13,7 +13,7 @@ from app.domain.events import LeasePriceChanged
 from app.domain.ids import AttemptId, LeaseId
 from app.domain.money import format_money
 from app.settings.providers import providers
-from workers.runtime import Runtime
+from workers.runtime.runtime import Runtime
 
 
 def find_price_changes(connection: Connection, runtime: Runtime, account: str, region: str) -> Sequence[Row[Any]]:
@@ -25,13 +25,13 @@ def find_price_changes(connection: Connection, runtime: Runtime, account: str, r
     return connection.execute(price_changes.due(account, region, markets)).all() if markets else []
 
 
-def record_price_changes(runtime: Runtime, found: Iterable[Row[Any]]) -> int:
+def record_price_changes(runtime: Runtime, changes: Iterable[Row[Any]]) -> int:
     """Records the new prices of the VMs that `find_price_changes` returned. Returns their number.
 
     A change applies from the moment at which it is recorded: what is billed until then is never computed again. Doing it
     twice changes nothing, and the next refresh finds what a crash has left out.
     """
-    return sum(_record(runtime, LeaseId(row.lease_id), AttemptId(row.attempt_id)) for row in found)
+    return sum(_record(runtime, LeaseId(row.lease_id), AttemptId(row.attempt_id)) for row in changes)
 
 
 def _record(runtime: Runtime, lease_id: LeaseId, attempt_id: AttemptId) -> int:

@@ -12,7 +12,7 @@ from sqlalchemy import Connection, Row
 from app.db.usage import cost_rollup, record_progress, records
 from app.domain.usage import UsageStep
 from workers.jobs.usage_messages import send_records
-from workers.runtime import Runtime
+from workers.runtime.runtime import Runtime
 
 _SETTLES = timedelta(minutes=2)
 """An hour is closed so long after its end: by then the VMs that ended in it are usually known."""

@@ -11,8 +11,8 @@ from app.domain.offerings import Driver
 from workers.jobs import part_prices
 from workers.jobs.price_changes import find_price_changes, record_price_changes
 from workers.providers.errors import ProviderError
-from workers.providers.types import Offered, Prices, ServiceQuota
-from workers.runtime import Runtime
+from workers.providers.types import Prices, ProviderOffering, ServiceQuota
+from workers.runtime.runtime import Runtime
 
 log = structlog.get_logger(__name__)
 
@@ -29,7 +29,9 @@ def refresh(runtime: Runtime, account: str, region: str) -> int:
     provider = runtime.accounts.provider(account)
     offered = provider.offered(region)
     limits = provider.service_quotas(region)
-    _look_up_images(runtime, account, region, {one.type.gpu.driver for one in offered if one.obstacle is None})
+    _look_up_images(
+        runtime, account, region, {offering.type.gpu.driver for offering in offered if offering.obstacle is None}
+    )
     name = runtime.accounts.provider_name(account)
     with runtime.database.begin() as connection:
         connection.execute(offerings.lock_region(account, region))
@@ -88,8 +90,8 @@ def _known(connection: Connection, account: str, region: str) -> int:
     return int(connection.execute(offerings.count_offerings(account, region)).scalar_one())
 
 
-def _prices(told: Prices) -> Iterator[dict[str, Any]]:
-    for (name, market), price in told.items():
+def _prices(prices: Prices) -> Iterator[dict[str, Any]]:
+    for (name, market), price in prices.items():
         yield {
             "type": name,
             "in_market": str(market),
@@ -99,22 +101,22 @@ def _prices(told: Prices) -> Iterator[dict[str, Any]]:
         }
 
 
-def _row(account: str, provider: str, one: Offered) -> dict[str, Any]:
+def _row(account: str, provider: str, offering: ProviderOffering) -> dict[str, Any]:
     return {
         "account": account,
         "provider": provider,
-        "region": one.region,
-        "zone": one.zone,
-        "instance_type": one.type.name,
-        "market": str(one.market),
-        **offerings.type_columns(one.type),
-        "obstacle": None if one.obstacle is None else str(one.obstacle),
-        "price_per_hour": one.price_per_hour,
-        "price_as_of": one.price_as_of,
-        "price_source": one.price_source,
-        "price_live": one.price_live,
+        "region": offering.region,
+        "zone": offering.zone,
+        "instance_type": offering.type.name,
+        "market": str(offering.market),
+        **offerings.type_columns(offering.type),
+        "obstacle": None if offering.obstacle is None else str(offering.obstacle),
+        "price_per_hour": offering.price_per_hour,
+        "price_as_of": offering.price_as_of,
+        "price_source": offering.price_source,
+        "price_live": offering.price_live,
     }
 
 
-def _quota(one: ServiceQuota) -> dict[str, Any]:
-    return {"code": one.code, "name": one.name, "limit": str(one.limit), "unit": one.unit}
+def _quota(quota: ServiceQuota) -> dict[str, Any]:
+    return {"code": quota.code, "name": quota.name, "limit": str(quota.limit), "unit": quota.unit}

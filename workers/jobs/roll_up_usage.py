@@ -7,7 +7,7 @@ from sqlalchemy import Connection
 
 from app.db.usage import rollup
 from app.domain.usage import UsagePeriod, UsageStep
-from workers.runtime import Runtime
+from workers.runtime.runtime import Runtime
 
 _AGAIN = timedelta(hours=2)
 """The newest hours are always summed up again: a transaction may commit a while after its time."""

@@ -13,12 +13,12 @@ from sqlalchemy.exc import DBAPIError
 
 from app.db.fleet import accounts, jobs
 from app.domain.brakes import BrakeName
-from workers.accounts import error_json
-from workers.brakes import check_cluster, log_brake
-from workers.database import failure_name, is_outage
-from workers.loop import Loop
 from workers.providers.errors import OutcomeUnknown, ProviderError, Throttled, Unreachable
-from workers.runtime import Runtime
+from workers.runtime.accounts import error_json
+from workers.runtime.brakes import check_cluster, log_brake
+from workers.runtime.database import failure_name, is_outage
+from workers.runtime.loop import Loop
+from workers.runtime.runtime import Runtime
 
 log = structlog.get_logger(__name__)
 
@@ -120,7 +120,7 @@ class PeriodicRunner:
             under_way = self._under_way.items()
             full = frozenset(account for account, count in under_way if account is not None and count >= LANES)
             (job,) = self._runtime.database.all(
-                jobs.claim_due(self._names, HOLD_SECONDS, self._runtime.presence.number, not_at=full)
+                jobs.claim_due(self._names, HOLD_SECONDS, self._runtime.liveness.number, not_at=full)
             )
             if job.name is not None:
                 self._under_way[job.account] += 1
@@ -149,7 +149,7 @@ class PeriodicRunner:
         with (
             structlog.contextvars.bound_contextvars(job=job.name),
             self._runtime.traces.span(job.kind, gpulease__account=job.account, gpulease__region=job.region),
-            self._runtime.renewals.renewing(lambda: jobs.extend(job.name, job.claim_id, HOLD_SECONDS)),
+            self._runtime.claim_renewer.renewing(lambda: jobs.extend(job.name, job.claim_id, HOLD_SECONDS)),
         ):
             try:
                 result, error = self._run(kind, job)
@@ -175,7 +175,7 @@ class PeriodicRunner:
         steps, error = self._guard(job, regions, lambda: together(self._runtime, job.account, frozenset(regions)))
         errors: dict[str, str] = {}
         for step in steps or ():
-            for region in [one for one in regions if one not in errors]:
+            for region in [name for name in regions if name not in errors]:
                 problem = self._guard(job, [region], partial(step, region))[1]
                 if problem is not None:
                     errors[region] = problem
@@ -248,12 +248,12 @@ def ensure_jobs(runtime: Runtime, kinds: Mapping[str, JobSpec]) -> Sequence[tupl
 
 def _rows(runtime: Runtime, kind: JobSpec, places: Iterable[tuple[str, str]]) -> Iterator[tuple[str, dict[str, Any]]]:
     """A kind's jobs by name: those of an account that lists all regions at once are one and the same."""
-    wanted: Iterable[tuple[str | None, str | None]] = [(None, None)]
+    job_places: Iterable[tuple[str | None, str | None]] = [(None, None)]
     if kind.per_account:
-        wanted = dict.fromkeys((account, None) for account, _ in places)
+        job_places = dict.fromkeys((account, None) for account, _ in places)
     elif kind.per_region:
-        wanted = ((account, _region(runtime, kind, account, region)) for account, region in places)
-    for account, region in wanted:
+        job_places = ((account, _region(runtime, kind, account, region)) for account, region in places)
+    for account, region in job_places:
         name = "/".join(part for part in (kind.name, account, region) if part is not None)
         about = {"account": account, "region": region, "interval_seconds": kind.longest}
         yield name, {"name": name, "kind": kind.name, **about}

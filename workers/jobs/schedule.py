@@ -17,11 +17,12 @@ from workers.jobs.runner import JobSpec, ensure_jobs, first_often
 from workers.observation.inventory import take_account_inventory, take_inventory
 from workers.observation.leftovers import sweep_leftovers
 from workers.observation.watch import watch
-from workers.runtime import Runtime
+from workers.runtime.runtime import Runtime
 
 _HOURLY = 3600.0
 _RARELY = 10
-"""Inventory intervals between two looks for what earlier attempts left."""
+"""Inventory intervals between two looks for what earlier attempts left. One that removed something is soon followed by
+another: what names a resource of a group is removed before it."""
 _CHECKS_INTERVAL = 20.0
 """Between two looks whether an account must be checked: an operator who requests it waits for so long."""
 _PLACES_INTERVAL = 30.0
@@ -84,7 +85,8 @@ def job_specs(settings: Settings) -> JobSpecs:
     sweeping = JobSpec(
         name="leftovers",
         run=sweep_leftovers,
-        interval=lambda _: _RARELY * s.inventory_interval,
+        interval=lambda _: s.inventory_interval,
+        idle=_RARELY * s.inventory_interval,
     )
     checking = JobSpec(name="checks", run=check_when_due, interval=lambda _: _CHECKS_INTERVAL, per_account=True)
     reserving = JobSpec(

@@ -10,8 +10,8 @@ from sqlalchemy import Connection, func
 from app.db.core.ids import new_id
 from app.db.events import usage_webhooks, webhook_lanes
 from app.domain.usage import record_key
-from app.domain.webhook_formats import MeterMessage
-from app.domain.webhooks import LASTS
+from app.domain.webhooks.formats import MeterMessage
+from app.domain.webhooks.retries import LASTS
 
 _BATCH = 1000
 _HOURS = ("seconds", "gpu_hours", "idle_gpu_hours", "disk_gib_hours")
@@ -20,11 +20,11 @@ _USD = ("price_per_hour", "compute_cost", "disk_cost", "address_cost", "list_cos
 
 def send_records(connection: Connection, hours: Collection[tuple[str, datetime]]) -> None:
     """Runs in the transaction that stores the records of these hours of tenants."""
-    found = connection.execute(*usage_webhooks.new_records(hours)).mappings().all()
-    for start in range(0, len(found), _BATCH):
-        connection.execute(webhook_lanes.add([_delivery(row) for row in found[start : start + _BATCH]]))
-    if found:
-        connection.execute(usage_webhooks.hurry({row["webhook_id"] for row in found}))
+    records = connection.execute(*usage_webhooks.new_records(hours)).mappings().all()
+    for start in range(0, len(records), _BATCH):
+        connection.execute(webhook_lanes.add([_delivery(row) for row in records[start : start + _BATCH]]))
+    if records:
+        connection.execute(usage_webhooks.hurry({row["webhook_id"] for row in records}))
 
 
 def _delivery(row: Mapping[Any, Any]) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """The loop that moves a lease: claim it, then load, decide and execute until the lease may rest."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
@@ -10,47 +10,18 @@ import structlog
 from sqlalchemy.exc import DBAPIError
 
 from app.db.leases import claims
-from app.domain.gpu_protocol import AwaitProof, GiveUpProof, ReadConsole, RebootForGpus, RejectVm
 from app.domain.ids import LeaseId
 from app.domain.leases import AttemptState
-from app.domain.lifecycle import (
-    BeginRelease,
-    CloseAttempt,
-    Enter,
-    Finish,
-    Look,
-    Place,
-    Reboot,
-    RenewDeadline,
-    Requeue,
-    Rest,
-    Send,
-    Settle,
-    Step,
-    Terminate,
-    Verify,
-    bounded,
-    decide,
-)
-from workers.brakes import HELD_PAUSE, is_on_hold
-from workers.database import failure_name
-from workers.lifecycle.bulkheads import CrowdedError
-from workers.lifecycle.steps.company import await_company
+from app.domain.lifecycle import BeginRelease, Enter, Rest, Send, Step, bounded, decide
+from workers.lifecycle.batches.company import await_company
+from workers.lifecycle.step_table import calls_cloud, take
 from workers.lifecycle.steps.context import ClaimLostError, StepContext, context_from_row
-from workers.lifecycle.steps.deadline import renew_deadline
-from workers.lifecycle.steps.end import begin_release, close_attempt, finish, requeue
-from workers.lifecycle.steps.gpu_failure import reboot_for_gpus, reject_vm
-from workers.lifecycle.steps.place import place
-from workers.lifecycle.steps.proof import give_up_proof, read_console_proof
-from workers.lifecycle.steps.reboot import reboot
-from workers.lifecycle.steps.resolve_unknown import look, verify
 from workers.lifecycle.steps.send import send_elsewhere
-from workers.lifecycle.steps.send_batch import send_together
-from workers.lifecycle.steps.settle import settle
-from workers.lifecycle.steps.terminate import terminate
-from workers.lifecycle.steps.written import WRITTEN
 from workers.providers.errors import Unreachable
-from workers.runtime import Runtime
+from workers.runtime.brakes import HELD_PAUSE, is_on_hold
+from workers.runtime.bulkheads import CrowdedError
+from workers.runtime.database import failure_name
+from workers.runtime.runtime import Runtime
 
 log = structlog.get_logger(__name__)
 
@@ -61,27 +32,6 @@ A pass over many refusals continues in the next claim.
 """
 _AGAIN_SOON = timedelta(seconds=0.2)
 _AFTER_A_BUG = timedelta(seconds=30)
-
-_STEPS: dict[type[Step], Callable[[StepContext], Rest | None]] = {
-    Place: place,
-    Send: send_together,
-    Look: look,
-    Verify: verify,
-    Terminate: terminate,
-    Reboot: reboot,
-    ReadConsole: read_console_proof,
-    RebootForGpus: reboot_for_gpus,
-}
-_PLAIN_STEPS: dict[type[Step], Callable[[StepContext], None]] = {
-    Settle: settle,
-    CloseAttempt: close_attempt,
-    RenewDeadline: renew_deadline,
-    Requeue: requeue,
-    Finish: finish,
-    GiveUpProof: give_up_proof,
-}
-_CALLS = (Send, Look, Verify, Terminate, Reboot, RenewDeadline, ReadConsole, RebootForGpus)
-"""Steps that call the cloud of the lease's attempt."""
 
 
 class Reconciler:
@@ -97,7 +47,7 @@ class Reconciler:
         """
         if self._runtime.stopping.is_set():
             return False
-        claim_id = self._runtime.presence.claim_id()
+        claim_id = self._runtime.liveness.claim_id()
         statement = claims.claim(lease_id, claim_id, self._runtime.settings.claim_seconds)
         if self._runtime.database.first(statement) is None:
             return False
@@ -149,7 +99,7 @@ class Reconciler:
         return context_from_row(self._runtime, row, claim_id)
 
     def _take(self, step: Step, ctx: StepContext) -> Rest | None:
-        if not isinstance(step, _CALLS):
+        if not calls_cloud(step):
             return self._execute(step, ctx)
         rest = await_company(ctx) if isinstance(step, Send) else None
         if rest is not None:
@@ -172,25 +122,10 @@ class Reconciler:
     def _execute(self, step: Step, ctx: StepContext) -> Rest | None:
         name = type(step).__name__
         with ctx.span(name), self._runtime.metrics.step(name, self._runtime.monotonic):
-            rest = self._do(step, ctx)
+            rest = take(step, ctx)
         log_step = log.info if rest is None else log.debug
         log_step("step", step=name, state=str(ctx.lease.state), **_details(step))
         return rest
-
-    def _do(self, step: Step, ctx: StepContext) -> Rest | None:
-        match step:
-            case BeginRelease(reason):
-                begin_release(ctx, reason)
-            case RejectVm(cause, extra):
-                reject_vm(ctx, cause, extra)
-            case Enter() | AwaitProof():
-                if not WRITTEN[step]([ctx]):
-                    raise ClaimLostError
-            case _ if type(step) in _PLAIN_STEPS:
-                _PLAIN_STEPS[type(step)](ctx)
-            case _:
-                return _STEPS[type(step)](ctx)
-        return None
 
     def _rest(self, ctx: StepContext, rest: Rest) -> None:
         rest = bounded(ctx.lease, rest, ctx.now)

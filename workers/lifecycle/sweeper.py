@@ -10,10 +10,10 @@ from sqlalchemy import Row
 
 from app.db.leases import claims
 from app.domain.ids import LeaseId
-from workers.lifecycle.cohorts import Cohort
+from workers.lifecycle.batches.cohorts import Cohort
 from workers.lifecycle.reconciler import Reconciler
-from workers.loop import Loop
-from workers.runtime import Runtime
+from workers.runtime.loop import Loop
+from workers.runtime.runtime import Runtime
 
 _COHORT_SHARE = 4
 _COHORT_SECONDS = 0.02
@@ -61,7 +61,7 @@ class Sweeper:
             return False
         rows: list[Row[Any]] = []
         try:
-            hold, number = self._runtime.settings.claim_seconds, self._runtime.presence.number
+            hold, number = self._runtime.settings.claim_seconds, self._runtime.liveness.number
             rows = self._runtime.database.all(claims.claim_due(room, hold, number))
         finally:
             if room > len(rows):

@@ -20,12 +20,12 @@ from app.domain.events import LeaseAdopted
 from app.domain.ids import GroupId
 from app.domain.lease_requests import LeaseRequest
 from app.domain.leases import TERMINAL, LeaseState
-from app.domain.offerings import MarketWish
+from app.domain.offerings import MarketPreference
 from app.domain.quotas import GPUS, LEASES, MODEL_PREFIX, SPEND_PER_HOUR, Amounts
 from app.domain.tags import OwnerTags
 from app.domain.tokens import launch_token
 from workers.groups.restored import OtherPoolError, rejoin_pool
-from workers.runtime import Runtime
+from workers.runtime.runtime import Runtime
 
 log = structlog.get_logger(__name__)
 
@@ -66,6 +66,9 @@ def _adopt(connection: Connection, runtime: Runtime, row: Row[Any]) -> None:
         known = _join(connection, row, owner, event, extendable=extendable)
     connection.execute(statements.rebuild_attempts(_attempts(runtime, row, owner, known)))
     amounts = _amounts(row)
+    connection.execute(*quotas.ensure_rows(owner.tenant_id, amounts))
+    connection.execute(*quotas.lock_all(owner.tenant_id))
+    connection.execute(*quotas.release(owner.lease_id))
     connection.execute(statements.force_quota(owner.tenant_id, amounts))
     connection.execute(*quotas.remember(owner.tenant_id, owner.lease_id, amounts))
     commitments.fit(connection, [owner.lease_id])
@@ -75,8 +78,7 @@ def _adopt(connection: Connection, runtime: Runtime, row: Row[Any]) -> None:
 def _join(connection: Connection, row: Row[Any], owner: OwnerTags, event: NewEvent, *, extendable: bool) -> int:
     """Assigns the VM to its existing lease. Returns the lease's number of attempts so far.
 
-    The lease is older than the loss and waits for a VM or for its end. The lease's reserved quota is released; the
-    caller reserves the VM's amounts.
+    The lease is older than the loss and waits for a VM or for its end.
     """
     connection.execute(*locked([owner.lease_id]))
     lease = connection.execute(statements.existing_lease(owner.lease_id)).one()
@@ -102,7 +104,6 @@ def _join(connection: Connection, row: Row[Any], owner: OwnerTags, event: NewEve
         **WAKE,
     }
     connection.execute(*write(owner.lease_id, event, to=to, values=values))
-    connection.execute(*quotas.release(owner.lease_id))
     return int(lease.attempts_count)
 
 
@@ -200,7 +201,7 @@ def _request(row: Row[Any], name: str, labels: dict[str, str]) -> dict[str, Any]
         name=name,
         labels=labels,
         instance_types=(row.instance_type,),
-        market=MarketWish(row.market),
+        market=MarketPreference(row.market),
         providers=(row.provider,),
         regions=(row.region,),
         ttl_seconds=60,

@@ -10,7 +10,7 @@ from app.domain.inventory import BatchSlot, Row
 from app.domain.tags import attempt_key
 from app.domain.tokens import batch_token
 from workers.providers.types import Vm
-from workers.runtime import Runtime
+from workers.runtime.runtime import Runtime
 
 
 def slots_of(

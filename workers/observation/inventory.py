@@ -6,13 +6,11 @@ period. A direct get verifies a missing VM of a lease. A deadline tag that diffe
 again.
 """
 
-import json
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 from datetime import datetime, timedelta
 from decimal import Decimal
-from typing import Any
 
 import structlog
 from sqlalchemy import Executable
@@ -26,27 +24,21 @@ from app.db.leases.transitions import WAKE, locked, write
 from app.db.operations import brakes
 from app.domain.events import LeaseExtended, LeaseInterruptionNotice
 from app.domain.ids import LeaseId
-from app.domain.inventory import BatchSlot, Findings, Key, Listing, Row, Seen, attempt_of, compare
+from app.domain.inventory import BatchSlot, Findings, Key, ListedVm, Listing, Row, attempt_of, compare
 from app.domain.leases import AttemptState, VmState
 from app.domain.tags import attempt_key, deadline
 from app.domain.tokens import launch_token
-from workers.accounts import error_json
-from workers.brakes import Braked, check_cluster, hold_for_lost_rows, mass_loss
-from workers.jobs.notices import tell_orphans
 from workers.observation.adoption import adopt_requested
 from workers.observation.batch_slots import slots_of
-from workers.observation.listings import AccountListing, Listed
+from workers.observation.listings import AccountListing, RegionListing
+from workers.observation.orphans import end_orphans, sight_orphans
 from workers.observation.slot_labels import label_listed
 from workers.observation.vm_reasons import reason_json
-from workers.providers.errors import CredentialsRejected, ProviderError, Throttled
-from workers.providers.interfaces import Provider
 from workers.providers.types import Interruption, Vm
-from workers.runtime import Runtime
+from workers.runtime.brakes import BrakeScope, check_cluster, hold_for_lost_rows, mass_loss
+from workers.runtime.runtime import Runtime
 
 log = structlog.get_logger(__name__)
-
-KILLS_A_CYCLE = 50
-_KILL_AGAIN_SECONDS = 30.0
 
 
 def take_inventory(runtime: Runtime, account: str, region: str) -> int:
@@ -91,7 +83,7 @@ class Cycle:
             monotonic=runtime.monotonic,
         )
         self._interruptions = self._provider.interruptions(regions, runtime.installation.id)
-        self._braked: dict[str, Braked] = {}
+        self._braked: dict[str, BrakeScope] = {}
 
     def compare(self, region: str) -> int:
         """Writes the listed facts of a region. Returns the number of its VMs.
@@ -108,7 +100,7 @@ class Cycle:
         _store_deadlines(runtime, findings)
         _store_notices(runtime, rows.values(), self._interruptions)
         label_listed(runtime, account, region, listed, findings.unlabelled())
-        _sight_orphans(runtime, account, region, listed, findings)
+        sight_orphans(runtime, account, region, listed, findings)
         runtime.database.run(
             statements.listed(
                 account,
@@ -127,7 +119,7 @@ class Cycle:
         """Adopts and ends the due orphans of a compared region. Returns for how many termination was requested."""
         adopt_requested(self._runtime, self._account, region)
         rowless_too = not self._braked[region].rowless
-        return _end_orphans(self._runtime, self._provider, self._account, region, rowless_too=rowless_too)
+        return end_orphans(self._runtime, self._provider, self._account, region, rowless_too=rowless_too)
 
 
 def _hold_for_lost_rows(runtime: Runtime, account: str, region: str, findings: Findings) -> None:
@@ -137,13 +129,13 @@ def _hold_for_lost_rows(runtime: Runtime, account: str, region: str, findings: F
     """
     if not findings.lost_rows(shown_before=()):
         return
-    vm_ids = [seen.vm_id for seen in (*findings.lost, *(seen for _, seen in findings.found))]
-    shown = runtime.database.all(orphans.lost_before(account, region, vm_ids))
-    before = {row.instance_id for row in shown}
+    vm_ids = [seen.vm_id for seen in (*findings.lost, *(seen for _, seen in findings.matched))]
+    lost_before = runtime.database.all(orphans.lost_before(account, region, vm_ids))
+    before = {row.instance_id for row in lost_before}
     hold_for_lost_rows(runtime.database, findings.lost_rows(before))
 
 
-def _mass_loss(runtime: Runtime, account: str, region: str, rows: Collection[Row], findings: Findings) -> Braked:
+def _mass_loss(runtime: Runtime, account: str, region: str, rows: Collection[Row], findings: Findings) -> BrakeScope:
     """Losses of this cycle that still need confirmation.
 
     VMs whose termination gpulease requested may vanish in any number.
@@ -153,8 +145,8 @@ def _mass_loss(runtime: Runtime, account: str, region: str, rows: Collection[Row
     return mass_loss(runtime.database, account, region, vanished, live, len(findings.copied))
 
 
-def _seen(vm: Vm, batch: BatchSlot | None) -> Seen:
-    return Seen(
+def _seen(vm: Vm, batch: BatchSlot | None) -> ListedVm:
+    return ListedVm(
         vm_id=vm.id,
         zone=vm.zone,
         state=vm.state,
@@ -167,7 +159,7 @@ def _seen(vm: Vm, batch: BatchSlot | None) -> Seen:
     )
 
 
-def _compare(runtime: Runtime, account: str, region: str, listed: Listed) -> tuple[Findings, dict[Key, Row]]:
+def _compare(runtime: Runtime, account: str, region: str, listed: RegionListing) -> tuple[Findings, dict[Key, Row]]:
     """Compares the listing with the region's live attempts and all attempts, also ended ones, that listed VMs name."""
     place = {"account": account, "region": region}
     token_of = _token_of(runtime)
@@ -197,9 +189,9 @@ def _without_owned_elsewhere(runtime: Runtime, findings: Findings) -> Findings:
     return replace(findings, lost=[seen for seen in findings.lost if seen.vm_id not in owned])
 
 
-def _store(runtime: Runtime, listed: Listed, findings: Findings, last_seen_at: datetime | None) -> None:
+def _store(runtime: Runtime, listed: RegionListing, findings: Findings, last_seen_at: datetime | None) -> None:
     """Writes the changes in a few statements. An unchanged lease is not written."""
-    observed = statements.Observed()
+    observed = statements.ObservationBatch()
     for row, seen in findings.changed:
         vm = listed.vms[seen.vm_id]
         observed.add(
@@ -211,9 +203,9 @@ def _store(runtime: Runtime, listed: Listed, findings: Findings, last_seen_at: d
             addresses=(vm.public_ip, vm.private_ip),
         )
     writes: list[Executable | Bound[Executable]] = [observed.statement()] if len(observed) else []
-    if findings.found:
+    if findings.matched:
         writes.append(
-            statements.found(
+            statements.record_found_vms(
                 [
                     (
                         row.attempt_id,
@@ -223,7 +215,7 @@ def _store(runtime: Runtime, listed: Listed, findings: Findings, last_seen_at: d
                         s.public_ip,
                         s.private_ip,
                     )
-                    for row, s in findings.found
+                    for row, s in findings.matched
                 ]
             )
         )
@@ -234,7 +226,7 @@ def _store(runtime: Runtime, listed: Listed, findings: Findings, last_seen_at: d
         empty, gap = [row.attempt_id for row in findings.empty], runtime.timing.settle_gap
         writes.append(statements.seen_nothing(empty, listed.started_at, gap_seconds=gap))
     if writes:
-        changed = (*(row for row, _ in (*findings.changed, *findings.found)), *findings.absent, *findings.empty)
+        changed = (*(row for row, _ in (*findings.changed, *findings.matched)), *findings.absent, *findings.empty)
         _write_and_wake(runtime, {row.lease_id for row in changed}, writes)
 
 
@@ -255,23 +247,23 @@ def _store_deadlines(runtime: Runtime, findings: Findings) -> None:
     wrong = [(row, seen) for row, seen in findings.retagged if row.lease_id not in restored]
     for row, seen in wrong:
         log.warning("deadline tag differs", lease_id=row.lease_id, shown=seen.deadline, applied=row.deadline_applied)
-    shown = [(row.lease_id, row.deadline_applied, seen.deadline) for row, seen in wrong if row.deadline_applied]
+    rewritten = [(row.lease_id, row.deadline_applied, seen.deadline) for row, seen in wrong if row.deadline_applied]
     read = {row.lease_id for row, _ in findings.in_doubt}
     writes: list[Executable | Bound[Executable]] = [brakes.terms_read(read)] if read else []
-    if shown:
-        writes.append(statements.retagged(shown))
+    if rewritten:
+        writes.append(statements.retagged(rewritten))
     if writes:
         _write_and_wake(runtime, {*read, *(row.lease_id for row, _ in wrong)}, writes)
 
 
-def _restore_term(runtime: Runtime, row: Row, seen: Seen) -> bool:
+def _restore_term(runtime: Runtime, row: Row, seen: ListedVm) -> bool:
     if seen.deadline is None:
         return False
     expires_at = seen.deadline - timedelta(seconds=runtime.timing.deadline_grace)
     event = NewEvent(LeaseExtended(expires_at=expires_at))
     values = {"expires_at": expires_at, "deadline_applied": seen.deadline}
     guards = [WANTED, brakes.MAY_RESTORE_TERM]
-    restored = write(row.lease_id, event, where=guards, given={"promised": expires_at}, values=values)
+    restored = write(row.lease_id, event, where=guards, bindings={"promised": expires_at}, values=values)
     if runtime.database.first(restored) is None:
         return False
     log.warning("term restored from the deadline tag", lease_id=row.lease_id, expires_at=expires_at)
@@ -293,87 +285,3 @@ def _notice(runtime: Runtime, lease_id: LeaseId, notice: Interruption) -> None:
     )
     event, values = NewEvent(data), {"interruption": data.as_json(), **WAKE}
     runtime.database.run(write(lease_id, event, where=[statements.NO_NOTICE_YET], values=values))
-
-
-def _sight_orphans(runtime: Runtime, account: str, region: str, listed: Listed, findings: Findings) -> None:
-    """Records VMs that no live lease owns.
-
-    A VM that a row proves dead is due at once. A VM with copied tags is due after the grace period. A VM whose row is
-    lost is never due.
-    """
-    causes = {seen.vm_id: cause for seen, _, cause in findings.doomed}
-    owners = {seen.vm_id: row.key for seen, row, _ in findings.doomed if row is not None}
-    causes |= dict.fromkeys((seen.vm_id for seen in findings.copied), "copied_tags")
-    causes |= dict.fromkeys((seen.vm_id for seen in findings.lost), "lost_row")
-    graces = {"copied_tags": runtime.settings.rowless_grace_seconds, "lost_row": None}
-    with runtime.database.begin() as connection:
-        for vm_id, cause in causes.items():
-            vm = listed.vms[vm_id]
-            values = _orphan_values(account, region, vm, cause, owners.get(vm_id) or attempt_key(vm.tags))
-            grace = graces.get(cause, 0.0)
-            if connection.execute(*orphans.sight(values, grace_seconds=grace)).scalar_one() == 1:
-                about = {"cause": cause, "lease_id": values["lease_id"], "attempt": values["attempt_n"]}
-                log.warning("orphan", account=account, region=region, instance_id=vm_id, **about)
-        gone = orphans.gone(account, region, list(causes), listed.unreachable)
-        tell_orphans(connection, connection.execute(*gone).all())
-
-
-def _orphan_values(account: str, region: str, vm: Vm, cause: str, key: Key | None) -> dict[str, Any]:
-    return {
-        "account": account,
-        "region": region,
-        "instance_id": vm.id,
-        "zone": vm.zone,
-        "instance_type": vm.instance_type,
-        "market": str(vm.market),
-        "cause": cause,
-        "lease_id": key[0] if key else None,
-        "attempt_n": key[1] if key else None,
-        "tags": json.dumps(dict(vm.tags)),
-        "price_per_hour": vm.price_per_hour,
-        "launched_at": vm.launched_at,
-        "deadline_at": deadline(vm.tags),
-    }
-
-
-def _end_orphans(runtime: Runtime, provider: Provider, account: str, region: str, *, rowless_too: bool) -> int:
-    """Ends the due orphans, at most fifty a cycle, within the provider's request rate. Returns their number.
-
-    No orphan is due while the installation is on hold. Orphans without a row end only when there are not too many at
-    once.
-    """
-    bucket = runtime.pacer.bucket(account, region, "terminate")
-    if not runtime.pacer.take(provider, bucket):
-        return 0
-    due = orphans.due(account, region, again_after=_KILL_AGAIN_SECONDS, limit=KILLS_A_CYCLE, rowless_too=rowless_too)
-    rows = runtime.database.all(due)
-    if not rows:
-        return 0
-    for row in rows:
-        log.warning("ending orphan", account=account, region=region, instance_id=row.instance_id, cause=row.cause)
-    refused = _end(provider, region, [row.instance_id for row in rows])
-    _store_refusals(runtime, account, region, {row.instance_id: refused.get(row.instance_id) for row in rows})
-    for error in refused.values():
-        if isinstance(error, Throttled):
-            runtime.pacer.throttled(provider, bucket, error)
-            break
-        if len(refused) == len(rows) and (isinstance(error, CredentialsRejected) or not error.answered):
-            raise error
-    return len(rows)
-
-
-def _end(provider: Provider, region: str, vm_ids: Sequence[str]) -> Mapping[str, ProviderError]:
-    """Requests the end of the VMs. Returns the refused ones: a refusal for one VM does not keep the others."""
-    try:
-        return provider.terminate(region, vm_ids).refused
-    except ProviderError as error:
-        return dict.fromkeys(vm_ids, error)
-
-
-def _store_refusals(runtime: Runtime, account: str, region: str, errors: Mapping[str, ProviderError | None]) -> None:
-    for vm_id, error in errors.items():
-        if error is not None:
-            about = {"account": account, "region": region, "instance_id": vm_id}
-            log.warning("orphan not ended", **about, code=error.code, error=error.message)
-    outcomes = {vm_id: error_json(error) if error is not None else None for vm_id, error in errors.items()}
-    runtime.database.run(orphans.end_asked(account, region, outcomes))

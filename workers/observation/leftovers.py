@@ -16,7 +16,7 @@ from app.domain.tags import BATCH, SHARED, attempt_key
 from workers.observation.watch import try_to_remove
 from workers.providers.errors import Throttled
 from workers.providers.types import Leftover
-from workers.runtime import Runtime
+from workers.runtime.runtime import Runtime
 
 _MOST_AT_ONCE = 50
 
@@ -45,7 +45,7 @@ def sweep_leftovers(runtime: Runtime, account: str, region: str) -> int:
 
 def _over(runtime: Runtime, account: str, region: str) -> Sequence[Leftover]:
     left = runtime.accounts.provider(account).leftovers(region, runtime.installation.id, None)
-    idle = [leftover for leftover in left.found if not leftover.in_use]
+    idle = [leftover for leftover in left.resources if not leftover.in_use]
     verdicts = _verdicts(runtime, account, region, idle)
     lost = runtime.rowless_leftovers.overdue(
         (account, region),

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from workers.providers.errors import ProviderError
-from workers.providers.interfaces import Provider
+from workers.providers.ports import Provider
 from workers.providers.types import Vm
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Listed:
+class RegionListing:
     """The part of a finished listing about one region: VMs by id, and the unreachable zones.
 
     `calls` and `seconds` are those of the whole listing.
@@ -49,11 +49,11 @@ class AccountListing:
                 self._vms[vm.region][vm.id] = vm
         self._seconds = monotonic() - start
 
-    def of(self, region: str) -> Listed:
+    def of(self, region: str) -> RegionListing:
         """The part of the listing about a region. Raises the ProviderError with which that region's part failed."""
         if region in self._failed:
             raise self._failed[region]
-        return Listed(
+        return RegionListing(
             started_at=self._started_at,
             vms=self._vms[region],
             unreachable=self._unreachable,

@@ -9,9 +9,9 @@ import threading
 import structlog
 
 from app.db.fleet import jobs
-from workers.loop import Loop
 from workers.providers.errors import ProviderError
-from workers.runtime import Runtime
+from workers.runtime.loop import Loop
+from workers.runtime.runtime import Runtime
 
 log = structlog.get_logger(__name__)
 

@@ -13,11 +13,11 @@ import structlog
 from app.db.leases import batches
 from app.domain.ids import LeaseId, TenantId
 from app.domain.tags import OwnerTags, attempt_key
-from workers.loop import Loop
-from workers.observation.listings import Listed
+from workers.observation.listings import RegionListing
 from workers.providers.errors import ProviderError, Throttled
 from workers.providers.types import Vm
-from workers.runtime import Runtime
+from workers.runtime.loop import Loop
+from workers.runtime.runtime import Runtime
 
 log = structlog.get_logger(__name__)
 
@@ -30,7 +30,7 @@ _LEFT_SECONDS = 10.0
 
 
 def label_listed(
-    runtime: Runtime, account: str, region: str, listed: Listed, recorded: Collection[str]
+    runtime: Runtime, account: str, region: str, listed: RegionListing, recorded: Collection[str]
 ) -> Collection[str]:
     """Writes the own tags of VMs of batches that have none yet, within the provider's request rate. Returns their ids.
 

@@ -16,17 +16,17 @@ from app.db.fleet import inventory
 from app.db.leases import attempts, release_obstacles
 from app.db.leases.transitions import locked
 from app.domain.billing import ran_until
+from app.domain.gpus.proofs import ProofRecord
 from app.domain.ids import LeaseId
 from app.domain.leases import AttemptState, VmState
-from app.domain.proofs import ProofRecord
 from app.domain.reasons import in_use_obstacle, leftover_obstacle
 from app.domain.tags import SHARED, attempt_key
 from workers.observation.slot_labels import note_left
 from workers.observation.vm_reasons import reason_json
 from workers.providers.errors import ProviderError, Throttled
-from workers.providers.interfaces import Provider
+from workers.providers.ports import Provider
 from workers.providers.types import Leftover, Vm
-from workers.runtime import Runtime
+from workers.runtime.runtime import Runtime
 
 log = structlog.get_logger(__name__)
 
@@ -54,15 +54,15 @@ def watch(runtime: Runtime, account: str, region: str) -> int:
     errors = _Errors()
     vms: Mapping[str, Vm | None] = {}
     leftovers = _Leftovers()
-    with errors.kept():
+    with errors.collecting():
         vms = provider.get(region, [row.instance_id for row in known]) if known else {}
     seen = not errors.first
-    with errors.kept():
+    with errors.collecting():
         leftovers = _remove_leftovers(runtime, provider, region, rows, vms)
     _store(runtime, known, vms, frozenset(), leftovers.clean)
     booting, at_once = _booting(runtime, provider, known, vms), max(_ASKED_AT_ONCE, provider.limits.readiness)
     for asked in (booting[start : start + at_once] for start in range(0, len(booting), at_once)):
-        with errors.kept() as caught:
+        with errors.collecting() as caught:
             ready = provider.ready(region, [row.instance_id for row in asked])
             _store(runtime, [row for row in asked if row.instance_id in ready], vms, ready, leftovers.clean)
         if any(isinstance(error, Throttled) or not error.answered for error in caught):
@@ -84,7 +84,7 @@ class _Errors:
         self.first: list[ProviderError] = []
 
     @contextmanager
-    def kept(self) -> Iterator[list[ProviderError]]:
+    def collecting(self) -> Iterator[list[ProviderError]]:
         """A ProviderError inside the block ends only the block, and is in the list afterwards."""
         caught: list[ProviderError] = []
         try:
@@ -159,7 +159,7 @@ def _remove_leftovers(
     keys = {(row.lease_id, row.n): row for row in over}
     left = provider.leftovers(region, runtime.installation.id, sorted({row.lease_id for row in over}))
     dirty = {row.id for row in over if row.zone in left.unreachable}
-    for leftover in (one for one in left.found if SHARED not in one.tags):
+    for leftover in (resource for resource in left.resources if SHARED not in resource.tags):
         key = attempt_key(leftover.tags)
         row = keys.get(key) if key is not None else None
         if row is not None:
@@ -205,7 +205,7 @@ def _store(
     ready: frozenset[str],
     clean: frozenset[str],
 ) -> None:
-    observed = inventory.Observed()
+    observed = inventory.ObservationBatch()
     for row in rows:
         vm = vms.get(row.instance_id)
         if vm is not None:
@@ -235,7 +235,7 @@ def _ran_until(row: Row[Any]) -> datetime | None:
     )
 
 
-def _observe(observed: inventory.Observed, row: Row[Any], vm: Vm, *, ready: bool, clean: bool) -> None:
+def _observe(observed: inventory.ObservationBatch, row: Row[Any], vm: Vm, *, ready: bool, clean: bool) -> None:
     public, private = vm.public_ip or row.public_ip, vm.private_ip or row.private_ip
     before = (row.vm_state, row.public_ip, row.private_ip, row.ready, row.clean)
     after = (vm.state, public, private, row.ready or ready, row.clean or clean)
@@ -261,7 +261,7 @@ def _store_clean_ends(runtime: Runtime, rows: Sequence[Row[Any]], clean: frozens
             connection.execute(*inventory.wake(lease_ids))
 
 
-def _write(runtime: Runtime, about: Iterable[str], observed: inventory.Observed) -> None:
+def _write(runtime: Runtime, about: Iterable[str], observed: inventory.ObservationBatch) -> None:
     with runtime.database.begin() as connection:
         connection.execute(*locked(about))
         lease_ids = list(connection.execute(*observed.statement()).scalars())

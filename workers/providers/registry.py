@@ -7,8 +7,8 @@ from typing import cast
 
 from app.settings import AccountSettings, Settings
 from app.settings.providers import providers
-from workers.providers.interfaces import Provider
 from workers.providers.part_price_list import PartPriceList, load_part_prices
+from workers.providers.ports import Provider
 from workers.providers.price_catalogue import PriceCatalogue
 from workers.providers.price_list import FILE
 

@@ -218,7 +218,7 @@ class Leftover:
 class Leftovers:
     """Leftover resources of some leases. `unreachable`: zones that may contain more leftover resources."""
 
-    found: Sequence[Leftover] = ()
+    resources: Sequence[Leftover] = ()
     unreachable: frozenset[str] = frozenset()
 
 
@@ -296,7 +296,7 @@ class PricePage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Offered:
+class ProviderOffering:
     """A type offered in a zone and market, with the price in USD per hour (None: unknown).
 
     `price_live`: the provider has just returned the price. Otherwise the price is from the adapter's own list.

@@ -12,7 +12,7 @@ from starlette.routing import Route
 from app.api.http.auth import REQUEST_ID
 from app.api.http.field_messages import field_message
 from app.api.http.problems import phrase, problem
-from app.db.core.api_errors import DatabaseUnavailable
+from app.services.context import DatabaseUnavailable
 from app.services.errors import (
     BadHeader,
     BadHttpRequest,
@@ -55,16 +55,16 @@ async def _database_unavailable(request: Request, _error: Exception) -> Response
 
 async def _invalid(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
-    found = error.errors()
-    broken = next((one for one in found if one["type"] == "json_invalid"), None)
+    faults = error.errors()
+    broken = next((fault for fault in faults if fault["type"] == "json_invalid"), None)
     if broken is not None:
         return respond(request, MalformedBody(_json_error(broken, error.body)))
     if isinstance(error.body, bytes):
         return respond(request, UnsupportedMediaType())
-    headers = [one for one in found if one["loc"][0] == "header"]
+    headers = [fault for fault in faults if fault["loc"][0] == "header"]
     if headers:
         return respond(request, BadHeader(errors=field_errors(headers)))
-    return respond(request, InvalidRequest(errors=field_errors(found)))
+    return respond(request, InvalidRequest(errors=field_errors(faults)))
 
 
 async def _http(request: Request, error: Exception) -> Response:
@@ -85,8 +85,8 @@ async def _http(request: Request, error: Exception) -> Response:
 def _methods(request: Request) -> str:
     """Those of all routes on this path; Starlette names the first route's alone. A fixed path wins over a pattern."""
     path = request.scope["path"]
-    routes = [one for one in request.app.routes if isinstance(one, Route) and one.path_regex.match(path)]
-    fixed = [one for one in routes if one.path == path and isinstance(one, APIRoute)]
+    routes = [route for route in request.app.routes if isinstance(route, Route) and route.path_regex.match(path)]
+    fixed = [route for route in routes if route.path == path and isinstance(route, APIRoute)]
     methods = {method for route in fixed or routes for method in route.methods or ()}
     return ", ".join(sorted(methods | ({"HEAD"} if "GET" in methods else set())))
 
@@ -101,9 +101,9 @@ def _json_error(broken: Any, text: Any) -> str:
     return f"Line {line}, column {column} is not valid JSON: {reason}."
 
 
-def field_errors(found: Iterable[Any]) -> list[FieldError]:
+def field_errors(faults: Iterable[Any]) -> list[FieldError]:
     """Pydantic's findings, without what the caller sent (it may be a secret)."""
-    fields = [FieldError(_pointer(one["loc"]), field_message(one)) for one in found]
+    fields = [FieldError(_pointer(fault["loc"]), field_message(fault)) for fault in faults]
     return list(dict.fromkeys(fields))[:_MOST_FIELDS]
 
 

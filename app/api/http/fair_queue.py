@@ -104,7 +104,7 @@ class FairQueue:
         """Starts the next waiting request. False: none waits, or there is no room for it."""
         if self.running >= self._total:
             return False
-        identity = next((one for one in self._waiting if self._of.get(one, 0) < self._each), None)
+        identity = next((candidate for candidate in self._waiting if self._of.get(candidate, 0) < self._each), None)
         if identity is None:
             return False
         place = self._waiting[identity].popleft()

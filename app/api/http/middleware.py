@@ -12,10 +12,10 @@ from app.api.http.auth import RATE, REQUEST_ID
 from app.api.http.body_limits import announced_length, limited, too_large, unreadable
 from app.api.http.problems import problem
 from app.api.http.routing import PRINCIPAL
-from app.db.core.ids import new_id
 from app.domain.client_address import Network, find_client_address
 from app.observability.metrics import ApiMetrics
 from app.observability.traces import Span, Traces
+from app.services.context import new_request_id
 from app.services.errors import BodyTooLarge, InternalError, ServiceError
 
 _SANE_ID = re.compile(rb"[A-Za-z0-9._:-]{8,128}")
@@ -38,7 +38,7 @@ _NO_BODY: Message = {"type": "http.response.body", "body": b"", "more_body": Fal
 
 _log = structlog.get_logger("gpulease.access")
 _ABOUT = ("request_id", "tenant_id", "lease_id")
-"""What every line of a request tells, as far as it is known: the routes add tenant and lease."""
+"""The fields of each log line of a request, as far as they are known. The routes add tenant and lease."""
 
 
 class RequestMiddleware:
@@ -70,7 +70,7 @@ class RequestMiddleware:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        scope[REQUEST_ID] = new_id("req")
+        scope[REQUEST_ID] = new_request_id()
         if self._trusted_proxies:
             scope["client"] = _client(scope, self._trusted_proxies)
         exchange = _Exchange(scope, send)

@@ -33,7 +33,7 @@ class Problem(BaseModel):
     title: str
     status: int
     detail: str = Field(description="What happened, for people. With field errors: the first one.")
-    instance: str = Field(description="The path that was asked for.")
+    instance: str = Field(description="The path of the request.")
     code: str
     retryable: bool = Field(description="Whether the same request may succeed later.")
     errors: list[ProblemField]

@@ -56,7 +56,7 @@ class _Window:
 
 
 @dataclass(frozen=True, slots=True)
-class Counted:
+class PendingCount:
     """What a limiter has counted and Redis does not know yet. `key` is the hash of its window there."""
 
     key: str
@@ -104,12 +104,12 @@ class RateLimiter:
             if window.number == before != number:
                 window.number, window.total = number, 0
 
-    def counted(self) -> Counted:
+    def counted(self) -> PendingCount:
         """What Redis does not know yet of the present window. Earlier windows are forgotten."""
         number = self._number()
         self._windows = {identity: window for identity, window in self._windows.items() if window.number == number}
         pending = {identity: window for identity, window in self._windows.items() if window.pending}
-        return Counted(f"gpulease:rate:{self._name}:{number}", self._seconds, pending)
+        return PendingCount(f"gpulease:rate:{self._name}:{number}", self._seconds, pending)
 
     def _decide(self, window: _Window) -> Decision:
         used = window.total + window.pending

@@ -4,7 +4,6 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-import orjson
 from fastapi import Response
 from pydantic import BaseModel
 
@@ -14,18 +13,13 @@ JSON = "application/json"
 _RENDERINGS = 8
 
 
-def to_bytes(value: Any) -> bytes:
-    """Plain values as JSON; times in UTC with a Z."""
-    return orjson.dumps(value, option=orjson.OPT_UTC_Z)
-
-
 def answer(model: BaseModel | bytes, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
     """`model` (or JSON that is ready to go) with no ETag: for changes."""
     content = model if isinstance(model, bytes) else model.model_dump_json().encode()
     return Response(content, status, dict(headers or {}), JSON)
 
 
-class Rendered:
+class ListCache:
     """A list as it was written last: those who poll what did not change cost the reading of its rows, not the writing.
 
     `write` gets the rows and whatever else it was called with; all of it must be hashable. A few lists are remembered.

@@ -12,10 +12,10 @@ from starlette.requests import ClientDisconnect
 from app.api.http.auth import Gate
 from app.api.http.body_limits import announced_length, limited, too_large
 from app.api.http.query_parameters import check_query, known_parameters
-from app.domain.gpu_reports import LONGEST_REPORT
-from app.services.agents import Agent
+from app.domain.gpus.reports import LONGEST_REPORT
 from app.services.container import Services
 from app.services.errors import BodyTooLarge, InvalidToken, ResourceNotFound
+from app.services.gpus.agents import Agent
 from app.services.principal import Principal, Role
 
 PRINCIPAL = "gpulease.principal"
@@ -92,7 +92,7 @@ class SecuredRoute(APIRoute):
             if isinstance(dependency.call, RoleRule):
                 return dependency.call.role
         raise TypeError(
-            f"{self.endpoint.__name__} asks for no principal: annotate one as Viewer, Member, Admin or Operator"
+            f"{self.endpoint.__name__} takes no principal: annotate one as Viewer, Member, Admin or Operator"
         )
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:

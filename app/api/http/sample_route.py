@@ -11,9 +11,9 @@ from app.api.http.body_limits import announced_length, limited, too_large
 from app.api.http.query_parameters import check_query
 from app.api.http.responses import JSON
 from app.api.http.routing import TokenRoute
-from app.domain.gpu_reports import LONGEST_REPORT
+from app.domain.gpus.reports import LONGEST_REPORT
 from app.services.errors import BodyTooLarge, InvalidToken, UnsupportedMediaType
-from app.services.gpu_samples import GpuSampleService
+from app.services.gpus.samples import GpuSampleService
 
 
 class SampleRoute(TokenRoute):

@@ -37,15 +37,15 @@ def read_files(folder: Traversable) -> Mapping[str, StaticFile]:
 
 def serve_file(request: Request, files: Mapping[str, StaticFile], path: str, policy: str) -> Response:
     """The file, or 304. Raises ResourceNotFound."""
-    found = files.get(path)
-    if found is None:
+    file = files.get(path)
+    if file is None:
         raise ResourceNotFound
-    headers = {"ETag": found.etag, "Cache-Control": "no-cache", "Content-Security-Policy": policy}
-    same = not_modified(request, found.etag)
+    headers = {"ETag": file.etag, "Cache-Control": "no-cache", "Content-Security-Policy": policy}
+    same = not_modified(request, file.etag)
     if same is not None:
         same.headers.update(headers)
         return same
-    return Response(found.content, media_type=found.media_type, headers=headers)
+    return Response(file.content, media_type=file.media_type, headers=headers)
 
 
 def _below(folder: Traversable, prefix: str) -> Iterator[tuple[str, StaticFile]]:

@@ -43,11 +43,11 @@ async def list_budgets(
 ) -> Response:
     """List budgets, newest first."""
     if principal.tenant_id is not None and tenant_id not in {None, principal.tenant_id}:
-        raise InvalidRequest(errors=[FieldError("#/query/tenant_id", "only operators may name a tenant")])
-    found = await services.budgets.page(principal, tenant_id, page)
-    items = [budget_view(row) for row in found.rows]
-    shown = BudgetPage(items=items, next_cursor=found.next_cursor, total_count=found.total_count)
-    return tagged_by_content(request, shown.model_dump_json().encode())
+        raise InvalidRequest(errors=[FieldError("#/query/tenant_id", "only operators may name another tenant")])
+    matches = await services.budgets.page(principal, tenant_id, page)
+    items = [budget_view(row) for row in matches.rows]
+    content = BudgetPage(items=items, next_cursor=matches.next_cursor, total_count=matches.total_count)
+    return tagged_by_content(request, content.model_dump_json().encode())
 
 
 @router.get("/v1/budgets/{budget_id}", response_model=Budget)

@@ -2,9 +2,9 @@
 
 from fastapi import APIRouter, Request, Response
 
-from app.api.http import docs_page
-from app.api.http.openapi_document import rendered
 from app.api.http.static_files import serve_file
+from app.api.openapi import docs_page
+from app.api.openapi.document import rendered
 
 router = APIRouter(include_in_schema=False)
 

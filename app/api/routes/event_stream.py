@@ -14,9 +14,9 @@ from app.api.http.routing import UseServices, Viewer
 from app.api.http.routing import router as make_router
 from app.api.routes.events import LARGEST_NUMBER, event_json
 from app.api.schemas.events import UseStreamFilter
-from app.db.core.api_errors import DatabaseUnavailable
+from app.services.context import DatabaseUnavailable
 from app.services.errors import FieldError, InvalidRequest, Unauthenticated
-from app.services.event_stream import Batch, Told
+from app.services.event_stream import Batch, StreamEvent
 from app.services.principal import Principal
 
 router = make_router("events")
@@ -51,7 +51,7 @@ async def stream_events(
     request: Request,
     principal: Viewer,
     services: UseServices,
-    wanted: UseStreamFilter,
+    criteria: UseStreamFilter,
     after: Annotated[
         int | None,
         Query(ge=0, le=LARGEST_NUMBER, description="Start after this `sequence`. Absent: send only new events."),
@@ -59,19 +59,21 @@ async def stream_events(
     last_event_id: LastEventId = None,
 ) -> StreamingResponse:
     """Stream events as they happen. A client that resumes after the last event it received misses no event."""
-    if principal.tenant_id is not None and wanted.tenant_id not in {None, principal.tenant_id}:
-        raise InvalidRequest(errors=[FieldError("#/query/tenant_id", "only operators may name a tenant")])
+    if principal.tenant_id is not None and criteria.tenant_id not in {None, principal.tenant_id}:
+        raise InvalidRequest(errors=[FieldError("#/query/tenant_id", "only operators may name another tenant")])
     begin = after if last_event_id is None else last_event_id
     await services.events.require_kept(begin)
-    wanted = replace(wanted, tenant_id=principal.tenant_id or wanted.tenant_id)
-    told = services.streams.follow(principal, wanted, after=begin, heartbeat_seconds=HEARTBEAT_SECONDS)
-    begin = (await anext(told)).position
+    criteria = replace(criteria, tenant_id=principal.tenant_id or criteria.tenant_id)
+    batches = services.streams.follow(principal, criteria, after=begin, heartbeat_seconds=HEARTBEAT_SECONDS)
+    begin = (await anext(batches)).position
     return StreamingResponse(
-        _text(request, principal, told, begin), media_type=_MEDIA, headers={"X-Accel-Buffering": "no"}
+        _text(request, principal, batches, begin), media_type=_MEDIA, headers={"X-Accel-Buffering": "no"}
     )
 
 
-async def _text(request: Request, principal: Principal, told: AsyncIterator[Batch], begin: int) -> AsyncIterator[bytes]:
+async def _text(
+    request: Request, principal: Principal, batches: AsyncIterator[Batch], begin: int
+) -> AsyncIterator[bytes]:
     """The stream ends when the key becomes invalid or the database is unavailable.
 
     The client reconnects and receives the error.
@@ -79,16 +81,16 @@ async def _text(request: Request, principal: Principal, told: AsyncIterator[Batc
     gate: Gate = request.app.state.gate
     yield _BEGINNING % begin
     with contextlib.suppress(Unauthenticated, DatabaseUnavailable):
-        async for batch in told:
+        async for batch in batches:
             await gate.check_again(request, principal)
             yield b"".join(map(_frame, batch.events)) or _STILL_HERE
 
 
-def _frame(one: Told) -> bytes:
-    if one.rendered is None:
-        one.rendered = b"id: %d\nevent: %s\ndata: %s\n\n" % (
-            one.sequence,
-            one.row.type.encode(),
-            to_json(event_json(one.row)),
+def _frame(numbered: StreamEvent) -> bytes:
+    if numbered.rendered is None:
+        numbered.rendered = b"id: %d\nevent: %s\ndata: %s\n\n" % (
+            numbered.sequence,
+            numbered.row.type.encode(),
+            to_json(event_json(numbered.row)),
         )
-    return one.rendered
+    return numbered.rendered

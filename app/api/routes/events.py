@@ -12,7 +12,7 @@ from app.api.http.routing import UseServices, Viewer
 from app.api.http.routing import router as make_router
 from app.api.schemas.events import EventPage, UseEventFilter, UseLeaseEventFilter
 from app.api.schemas.lease_filters import QueryText
-from app.db.events.reads import EventRange, EventSort
+from app.domain.list_filters import EventRange, EventSort
 from app.services.cursors import RowPage
 from app.services.errors import FieldError, InvalidRequest
 from app.services.events import cursor_kind
@@ -63,15 +63,15 @@ async def list_events(
     services: UseServices,
     page: UsePage,
     span: UseRange,
-    wanted: UseEventFilter,
+    criteria: UseEventFilter,
     tenant_id: Annotated[QueryText | None, Query(description="Operators only.")] = None,
 ) -> Response:
     """List events of the tenant's leases, oldest first unless `sort` is set. Operators list events of all tenants."""
     if principal.tenant_id is not None and tenant_id not in {None, principal.tenant_id}:
-        raise InvalidRequest(errors=[FieldError("#/query/tenant_id", "only operators may name a tenant")])
-    named = replace(wanted, tenant_id=tenant_id)
-    found = await services.events.of_tenant(principal, named, span=span, page=page)
-    return event_page(request, found)
+        raise InvalidRequest(errors=[FieldError("#/query/tenant_id", "only operators may name another tenant")])
+    named = replace(criteria, tenant_id=tenant_id)
+    matches = await services.events.of_tenant(principal, named, span=span, page=page)
+    return event_page(request, matches)
 
 
 @router.get("/v1/leases/{lease_id}/events", response_model=EventPage)
@@ -82,17 +82,17 @@ async def list_lease_events(
     services: UseServices,
     page: UsePage,
     span: UseRange,
-    wanted: UseLeaseEventFilter,
+    criteria: UseLeaseEventFilter,
 ) -> Response:
     """List the events of a lease, oldest first unless `sort` is set."""
-    return event_page(request, await services.events.of_lease(principal, lease_id, wanted, span=span, page=page))
+    return event_page(request, await services.events.of_lease(principal, lease_id, criteria, span=span, page=page))
 
 
-def event_page(request: Request, found: RowPage) -> Response:
+def event_page(request: Request, matches: RowPage) -> Response:
     """A page of events with its ETag, or 304."""
-    tag = list_tag(((row.id, row.sequence) for row in found.rows), also=found.position)
-    items = [event_json(row) for row in found.rows]
-    content = {"items": items, "next_cursor": found.next_cursor, "total_count": found.total_count}
+    tag = list_tag(((row.id, row.sequence) for row in matches.rows), also=matches.position)
+    items = [event_json(row) for row in matches.rows]
+    content = {"items": items, "next_cursor": matches.next_cursor, "total_count": matches.total_count}
     return tagged(request, to_json(content), tag)
 
 

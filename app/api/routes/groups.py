@@ -25,7 +25,7 @@ from app.api.schemas.groups import (
     summary_view,
 )
 from app.api.schemas.lease_bodies import LeaseExtension, later_expiry
-from app.domain.group_hosts import HostFormat
+from app.domain.groups.hosts import HostFormat
 from app.services.errors import FieldError, InvalidRequest
 from app.services.preconditions import list_tag, version_tag
 
@@ -51,17 +51,17 @@ async def create_group(
 
 @router.get("/v1/groups", response_model=GroupPage)
 async def list_groups(
-    request: Request, principal: Viewer, services: UseServices, page: UsePage, wanted: UseGroupFilter
+    request: Request, principal: Viewer, services: UseServices, page: UsePage, criteria: UseGroupFilter
 ) -> Response:
     """List groups without their members, newest first."""
     if principal.tenant_id is not None:
-        if wanted.tenant_id not in {None, principal.tenant_id}:
-            raise InvalidRequest(errors=[FieldError("#/query/tenant_id", "only operators may name a tenant")])
-        wanted = replace(wanted, tenant_id=principal.tenant_id)
-    found = await services.groups.page(principal, wanted, page)
-    items = [summary_view(row) for row in found.rows]
-    shown = GroupPage(items=items, next_cursor=found.next_cursor, total_count=found.total_count)
-    return tagged_by_content(request, shown.model_dump_json().encode())
+        if criteria.tenant_id not in {None, principal.tenant_id}:
+            raise InvalidRequest(errors=[FieldError("#/query/tenant_id", "only operators may name another tenant")])
+        criteria = replace(criteria, tenant_id=principal.tenant_id)
+    matches = await services.groups.page(principal, criteria, page)
+    items = [summary_view(row) for row in matches.rows]
+    content = GroupPage(items=items, next_cursor=matches.next_cursor, total_count=matches.total_count)
+    return tagged_by_content(request, content.model_dump_json().encode())
 
 
 @router.get("/v1/groups/{group_id}", response_model=Group)
@@ -115,11 +115,11 @@ async def list_group_events(
     services: UseServices,
     page: UsePage,
     span: UseRange,
-    wanted: UseLeaseEventFilter,
+    criteria: UseLeaseEventFilter,
 ) -> Response:
     """List the events of a group, oldest first unless `sort` is set. Its members' events belong to their leases."""
     await services.groups.require(principal, group_id)
-    named = replace(wanted, group_id=group_id)
+    named = replace(criteria, group_id=group_id)
     return event_page(request, await services.events.of_tenant(principal, named, span=span, page=page))
 
 
@@ -145,10 +145,10 @@ async def list_group_hosts(
     ] = HostFormat.JSON,
 ) -> Response:
     """List the VMs of a group's active members by rank."""
-    found = await services.groups.hosts(principal, group_id)
+    hosts = await services.groups.hosts(principal, group_id)
     if form is HostFormat.JSON:
-        return tagged_by_content(request, hosts_view(found).model_dump_json().encode())
-    text = found.text(form)
+        return tagged_by_content(request, hosts_view(hosts).model_dump_json().encode())
+    text = hosts.text(form)
     return Response(text, headers={"ETag": list_tag((), also=text)}, media_type=_TEXT)
 
 
@@ -159,8 +159,8 @@ async def get_own_group_hosts(request: Request, services: UseServices) -> Respon
     People do not use this call.
     """
     agent = calling_agent(request)
-    found = await services.groups.hosts_of_agent(agent)
-    return answer(node_hosts_view(found, agent.lease_id))
+    hosts = await services.groups.hosts_of_agent(agent)
+    return answer(node_hosts_view(hosts, agent.lease_id))
 
 
 @member_router.post("/v1/group-hosts", status_code=204, response_class=Response)

@@ -7,27 +7,13 @@ from fastapi import APIRouter, Request, Response
 from app.api.http.auth import Gate
 from app.api.http.responses import answer
 from app.api.http.routing import UseServices
-from app.api.schemas.base import View
+from app.api.schemas.health import Liveness, ReadinessView
 from app.observability.installation_metrics import text_of
 from app.observability.metrics import ApiMetrics
 
 router = APIRouter(tags=["health"], generate_unique_id_function=lambda route: route.name)
 
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-
-
-class Liveness(View):
-    """The process responds."""
-
-    status: str
-
-
-class ReadinessView(View):
-    """`ready` is false, with status 503, when the process cannot serve requests. `warnings` lists other problems."""
-
-    ready: bool
-    checks: dict[str, str]
-    warnings: list[str]
 
 
 @router.get("/livez", response_model=Liveness)
@@ -41,13 +27,14 @@ async def get_readiness(request: Request, services: UseServices) -> Response:
     """Check that the process can serve requests.
 
     The database must respond, accept writes, have the schema that this version expects, and run statements with the API's own role.
-    `warnings` reports missing workers, a host's clock that differs from the database's, and a missing dead-man switch where one is required.
+    `warnings` reports missing workers, a host's clock that differs from the database's, a missing dead-man switch where one is required,
+    and Redis without answers.
     """
     gate: Gate = request.app.state.gate
     with gate.outside_queue():
-        found = await services.health.readiness()
-    view = ReadinessView(ready=found.ready, checks=found.checks, warnings=found.warnings)
-    return answer(view, 200 if found.ready else 503, {"Cache-Control": "no-store"})
+        readiness = await services.health.readiness()
+    view = ReadinessView(ready=readiness.ready, checks=readiness.checks, warnings=readiness.warnings)
+    return answer(view, 200 if readiness.ready else 503, {"Cache-Control": "no-store"})
 
 
 _METRICS_RESPONSE: dict[int | str, dict[str, Any]] = {

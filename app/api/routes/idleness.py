@@ -38,8 +38,8 @@ async def get_lease_idle_evidence(
     request: Request, lease_id: str, principal: Viewer, services: UseServices
 ) -> Response:
     """Read the samples for which the lease last counted as idle."""
-    found = await services.lease_idleness.evidence(principal, lease_id)
-    return tagged_by_content(request, IdleEvidence.model_validate(found).model_dump_json().encode())
+    evidence = await services.lease_idleness.evidence(principal, lease_id)
+    return tagged_by_content(request, IdleEvidence.model_validate(evidence).model_dump_json().encode())
 
 
 @router.get("/v1/tenants/{tenant_id}/idle-floor", response_model=IdleFloor)

@@ -1,10 +1,8 @@
 """API keys, managed by operators and by the admins of a tenant."""
 
-from enum import StrEnum
-from typing import Annotated, Any
+from typing import Any
 
 from fastapi import Request, Response
-from pydantic import Field
 
 from app.api.http.etags import tagged
 from app.api.http.idempotency import IdempotencyHeader, created, idempotency_key
@@ -12,79 +10,13 @@ from app.api.http.pagination import UsePage
 from app.api.http.responses import answer
 from app.api.http.routing import Admin, UseServices
 from app.api.http.routing import router as make_router
-from app.api.schemas.base import Body, DecimalText, Moment, Name, Page, Timestamp, View
+from app.api.schemas.keys import ApiKey, ApiKeyPage, ApiKeyWithSecret, KeyRotation, NewApiKey
 from app.services.key_format import prefix
-from app.services.keys import NewKey
 from app.services.preconditions import list_tag
 from app.services.principal import Role
+from app.services.tenants.keys import NewKey
 
 router = make_router("keys")
-
-LONGEST_OVERLAP = 7 * 86_400
-
-
-class TenantRole(StrEnum):
-    """Roles within a tenant. A viewer reads. A member also manages leases. An admin also manages keys."""
-
-    ADMIN = "admin"
-    MEMBER = "member"
-    VIEWER = "viewer"
-
-
-class NewApiKey(Body):
-    """A key to create. It expires no later than the key of the request."""
-
-    name: Name
-    role: Annotated[TenantRole, Field(strict=False)]
-    expires_at: Timestamp | None = None
-    budget: Annotated[
-        DecimalText | None,
-        Field(
-            description=(
-                "USD that all leases of the key may cost together. Creates a budget of kind `key` for the key's "
-                "lifetime, with `when_exceeded` `end`. Null: none."
-            ),
-            examples=["5.00"],
-        ),
-    ] = None
-
-
-class KeyRotation(Body):
-    """How long the old secret stays valid after the rotation."""
-
-    overlap_seconds: Annotated[int, Field(ge=0, le=LONGEST_OVERLAP)] = 0
-
-
-class ApiKey(View):
-    """A key, without its secret. `prefix` is the start of the key."""
-
-    id: str
-    tenant_id: str | None
-    name: str
-    role: Role
-    prefix: str
-    created_at: Moment
-    expires_at: Moment | None
-    revoked_at: Moment | None
-    last_used_at: Annotated[Moment | None, Field(description="When the key was last used, accurate to about a minute.")]
-    previous_valid_until: Annotated[
-        Moment | None, Field(description="The previous secret stays valid until this time.")
-    ]
-
-
-class ApiKeyWithSecret(ApiKey):
-    """A new key, or a new secret of a key."""
-
-    secret: Annotated[
-        str | None,
-        Field(description="The whole key, returned only once. Null when this response repeats an earlier one."),
-    ]
-
-
-class ApiKeyPage(Page):
-    """A page of keys, newest first."""
-
-    items: list[ApiKey]
 
 
 @router.post("/v1/tenants/{tenant_id}/keys", status_code=201, response_model=ApiKeyWithSecret)
@@ -108,9 +40,11 @@ async def list_keys(
     request: Request, tenant_id: str, principal: Admin, services: UseServices, page: UsePage
 ) -> Response:
     """List a tenant's keys, newest first, including revoked keys."""
-    found = await services.keys.page(principal, tenant_id, page)
-    items = [_key(row) for row in found.rows]
-    content = ApiKeyPage(items=items, next_cursor=found.next_cursor, total_count=found.total_count).model_dump_json()
+    matches = await services.keys.page(principal, tenant_id, page)
+    items = [_key(row) for row in matches.rows]
+    content = ApiKeyPage(
+        items=items, next_cursor=matches.next_cursor, total_count=matches.total_count
+    ).model_dump_json()
     return tagged(request, content.encode(), list_tag((), also=content))
 
 

@@ -20,7 +20,7 @@ from app.api.schemas.lease_bodies import LeaseExtension, LeasePatch, NewLease, l
 from app.api.schemas.lease_filters import UseLeaseFilter, UseLeaseSort
 from app.api.schemas.lease_serializer import attempt_page_json, lease_json, lease_page_json
 from app.api.schemas.leases import AttemptPage, Lease, LeasePage
-from app.db.leases.lists import LeaseFilter, LeaseSort
+from app.domain.list_filters import LeaseFilter, LeaseSort
 from app.services.container import Services
 from app.services.cursors import PageRequest
 from app.services.errors import FieldError, InvalidRequest
@@ -60,34 +60,34 @@ async def list_leases(
     request: Request,
     principal: Viewer,
     services: UseServices,
-    wanted: UseLeaseFilter,
+    criteria: UseLeaseFilter,
     page: UsePage,
     sort: UseLeaseSort = LeaseSort.CREATED_AT_DESC,
 ) -> Response:
     """List leases, newest first unless `sort` is set."""
-    return await _list(request, principal, services, wanted, page, sort)
+    return await _list(request, principal, services, criteria, page, sort)
 
 
 async def _list(
     request: Request,
     principal: Principal,
     services: Services,
-    wanted: LeaseFilter,
+    criteria: LeaseFilter,
     page: PageRequest,
     sort: LeaseSort = LeaseSort.CREATED_AT_DESC,
 ) -> Response:
     known = parse_tags(request.headers.get("if-none-match"))
-    found = await services.leases.list(principal, _mine(principal, wanted), sort, page, known)
-    if found.page is None:
-        return known_already(found.etag)
-    return tagged(request, lease_page_json(found.page, principal.role), found.etag)
+    matches = await services.leases.list(principal, _mine(principal, criteria), sort, page, known)
+    if matches.page is None:
+        return known_already(matches.etag)
+    return tagged(request, lease_page_json(matches.page, principal.role), matches.etag)
 
 
 @router.post("/v1/leases/release", response_model=BulkRelease)
 async def release_leases(body: LeaseSelection, principal: Member, services: UseServices) -> Response:
     """Release several leases. Repeating the call has no effect on leases that are already ending."""
-    found = await services.bulk_release.release(principal, selection(body))
-    return answer(bulk_release(found, dry_run=body.dry_run))
+    released = await services.bulk_release.release(principal, selection(body))
+    return answer(bulk_release(released, dry_run=body.dry_run))
 
 
 async def _plain_get(request: Request, principal: Principal, services: Services) -> Response | None:
@@ -133,11 +133,11 @@ async def get_lease(
 
 async def _get(request: Request, principal: Principal, services: Services, lease_id: str) -> Response:
     known = parse_tags(request.headers.get("if-none-match"))
-    found = await services.leases.get(principal, lease_id, known)
-    if found.row is None:
-        return known_already(found.etag)
-    script = getattr(found.row, "startup_script", None)
-    return tagged(request, lease_json(found.row, principal.role, startup_script=script), found.etag)
+    lease = await services.leases.get(principal, lease_id, known)
+    if lease.row is None:
+        return known_already(lease.etag)
+    script = getattr(lease.row, "startup_script", None)
+    return tagged(request, lease_json(lease.row, principal.role, startup_script=script), lease.etag)
 
 
 @router.patch("/v1/leases/{lease_id}", response_model=Lease)
@@ -179,19 +179,19 @@ async def list_lease_attempts(
     request: Request, lease_id: str, principal: Viewer, services: UseServices, page: UsePage
 ) -> Response:
     """List every attempt of a lease to launch at an offering, with the provider's response."""
-    found = await services.leases.attempts(principal, lease_id, page)
-    facts = "\n".join(f"{row.state} {row.error} {row.billing_started_at} {row.ended_at}" for row in found.rows)
-    tag = list_tag(((row.id, row.n) for row in found.rows), also=f"{facts}\n{found.position}")
-    return tagged(request, attempt_page_json(found, principal.role), tag)
+    attempts = await services.leases.attempts(principal, lease_id, page)
+    facts = "\n".join(f"{row.state} {row.error} {row.billing_started_at} {row.ended_at}" for row in attempts.rows)
+    tag = list_tag(((row.id, row.n) for row in attempts.rows), also=f"{facts}\n{attempts.position}")
+    return tagged(request, attempt_page_json(attempts, principal.role), tag)
 
 
 def _changed(row: Any, principal: Principal, *, status: int = 200) -> Response:
     return answer(lease_json(row, principal.role), status, {"ETag": version_tag(row.id, row.version)})
 
 
-def _mine(principal: Principal, wanted: LeaseFilter) -> LeaseFilter:
+def _mine(principal: Principal, criteria: LeaseFilter) -> LeaseFilter:
     if principal.tenant_id is None:
-        return wanted
-    if wanted.tenant_id not in {None, principal.tenant_id}:
-        raise InvalidRequest(errors=[FieldError("#/query/tenant_id", "only operators may name a tenant")])
-    return replace(wanted, tenant_id=principal.tenant_id)
+        return criteria
+    if criteria.tenant_id not in {None, principal.tenant_id}:
+        raise InvalidRequest(errors=[FieldError("#/query/tenant_id", "only operators may name another tenant")])
+    return replace(criteria, tenant_id=principal.tenant_id)

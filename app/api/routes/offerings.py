@@ -6,32 +6,35 @@ from decimal import Decimal
 from typing import Annotated, Any
 
 from fastapi import Depends, Query, Request, Response
-from pydantic import Field
 
 from app.api.http.etags import tagged_by_content
 from app.api.http.pagination import UsePage
-from app.api.http.responses import answer, to_bytes
+from app.api.http.responses import answer
 from app.api.http.routing import Member, UseServices, Viewer, costly
 from app.api.http.routing import router as make_router
-from app.api.schemas.base import DecimalText, Moment, Money, Page, View
-from app.api.schemas.explanations import ExplainedExclusion, exclusion_view
-from app.api.schemas.hardware import COVERS, GROWS, Gpu, Network
+from app.api.schemas.base import DecimalText, to_bytes
+from app.api.schemas.explanations import exclusion_view
 from app.api.schemas.lease_bodies import NewLease, ProviderName, new_lease
 from app.api.schemas.lease_filters import QueryText
+from app.api.schemas.offerings import LeasePlan, OfferingPage
 from app.domain import offerings as domain
 from app.domain.money import format_money
-from app.domain.offerings import GpuVendor, Interconnect, Market, PriceStatus
+from app.domain.offerings import GpuVendor, Interconnect, Market
 from app.domain.placed import type_facts
-from app.domain.placement import Exclusion
-from app.domain.quotas import JsonAmount, json_amount, json_limit
+from app.domain.quotas import json_amount, json_limit
 from app.domain.rates import CostScope
 from app.domain.reservations import Reservation
-from app.services.budget_refusals import BudgetNeed
 from app.services.container import Services
 from app.services.cursors import LARGEST_LIMIT
-from app.services.lease_refusals import exclusion_detail
-from app.services.offerings import AvailabilityStatus, OfferingFilter, OfferingSort, availability, price_per_gpu
-from app.services.plan import Candidate, Need, Plan
+from app.services.leases.refusals import exclusion_detail
+from app.services.money.budget_refusals import BudgetNeed
+from app.services.offerings.offerings import (
+    OfferingFilter,
+    OfferingSort,
+    availability,
+    price_per_gpu,
+)
+from app.services.offerings.plan import Candidate, Need, Plan
 from app.services.principal import Principal
 
 router = make_router("offerings")
@@ -41,174 +44,8 @@ _PLANNED = 20
 _MOST_SKIPPED = 1_000_000
 
 
-class OfferingAvailability(View):
-    """Whether launches at an offering are possible now. `until` and `reason` are set during a cool-off."""
-
-    status: AvailabilityStatus
-    until: Moment | None
-    reason: str | None
-
-
-class LaunchStatistics(View):
-    """Results of recent launches at an offering; older launches lose weight.
-
-    `ready_seconds`: average time from launch to ready.
-
-    `success_rate`: the share of launches that created a VM, from 0 to 1. Null without any launch.
-    """
-
-    launches: int
-    refusals: int
-    success_rate: float | None
-    ready_seconds: float | None
-
-
-class OfferingBenchmark(View):
-    """What this instance type was measured to do, with the newest versions of driver, agent and libraries."""
-
-    bf16_tflops_p50: Annotated[float, Field(description="TFLOP/s of one GPU in bf16: the median of the measured GPUs.")]
-    n: Annotated[int, Field(description="The number of measured GPUs.")]
-    driver_version: Annotated[str | None, Field(description="The driver of the measured VMs. Null: unknown.")]
-    tflops_per_usd: Annotated[
-        float | None, Field(description="TFLOP/s of all GPUs of the VM for each USD an hour. Null without a price.")
-    ]
-
-
-class OfferedReservation(View):
-    """A reservation: capacity that the operators bought ahead. `GET /v1/reservations` shows more.
-
-    `slots` and `free` count VMs; they are null without a fixed number.
-    """
-
-    name: str
-    slots: int | None
-    free: int | None
-    starts_at: Moment | None
-    ends_at: Moment | None
-
-
-class PlannedOffering(View):
-    """An instance type in a zone of an account, in one market."""
-
-    provider: str
-    account: str
-    region: str
-    zone: str
-    instance_type: str
-    market: Annotated[Market, Field(description="The market of the offering. " + GROWS)]
-    gpu: Gpu
-    vcpus: int
-    memory_gib: float
-    local_disk_gib: int
-    network: Network
-    price_per_hour: Annotated[Money | None, Field(description="Price of the whole VM in USD. Null while unknown.")]
-    price_as_of: Moment | None
-    price_source: str | None
-    price_status: PriceStatus
-    availability: OfferingAvailability
-    reservation: Annotated[OfferedReservation | None, Field(description="In the market `reserved` alone.")]
-
-
-class Offering(PlannedOffering):
-    """An offering of the catalogue."""
-
-    price_per_gpu_hour: Money | None
-    statistics: LaunchStatistics
-    benchmark: Annotated[OfferingBenchmark | None, Field(description="Null: not measured.")]
-
-
-class OfferingPage(Page):
-    """A page of the catalogue, sorted by price, unknown prices last."""
-
-    items: list[Offering]
-
-
-class PlanCandidate(View):
-    """An offering that the lease would try.
-
-    `quota_fits` is false if the quota is too small for it; the lease then skips it.
-    """
-
-    rank: int
-    offering: PlannedOffering
-    rate_per_hour: Annotated[Money, Field(description="USD: the VM, its network disks and its public address.")]
-    disk_gib: Annotated[
-        int,
-        Field(
-            description="Billed size of all network disks. It can exceed the requested size: the image or a data disk "
-            "of the account needs more, or the provider bills a disk by its next size."
-        ),
-    ]
-    price_for_term: Annotated[Money, Field(description="USD for the whole term at `rate_per_hour`.")]
-    quota_fits: bool
-
-
-class PlanExclusion(View):
-    """An offering that the lease would not try, and the first reason."""
-
-    offering: PlannedOffering
-    code: Annotated[Exclusion, Field(description="The rule that excludes the offering. " + GROWS)]
-    detail: str
-
-
-class PlanNeed(View):
-    """A resource that the lease would reserve. `limit` is null if no limit is set.
-
-    `gpus` requires a limit; the other resources do not.
-    """
-
-    resource: str
-    limit: JsonAmount | None
-    used: JsonAmount
-    asked: JsonAmount
-    fits: bool
-
-
-class PlanQuota(View):
-    """Whether the quota admits the request. A create reserves the smallest amount that any candidate needs."""
-
-    fits: bool
-    resources: list[PlanNeed]
-
-
-class PlanBudget(View):
-    """A budget that counts the lease and refuses what does not fit. A create holds what the term costs at least."""
-
-    budget_id: str
-    amount: Annotated[Money, Field(description="USD for one period.")]
-    spent: Annotated[Money, Field(description="USD that leases have cost in the period.")]
-    committed: Annotated[Money, Field(description="USD that live leases may still cost in the period.")]
-    asked: Annotated[Money, Field(description="USD that the lease would hold.")]
-    fits: bool
-
-
-class PlanCost(View):
-    """Cost of the first candidate, for an hour and for the whole term."""
-
-    per_hour: Money
-    for_term: Money
-    currency: str
-    covers: Annotated[CostScope, Field(description=COVERS)]
-
-
-class LeasePlan(View):
-    """The result that a create would have now. The call changes nothing."""
-
-    admissible: Annotated[bool, Field(description="The API would accept a create now.")]
-    launches_stopped: Annotated[bool, Field(description="Operators have stopped launches; the lease would wait.")]
-    candidates: list[PlanCandidate]
-    candidates_count: Annotated[int, Field(description="All candidates, including those that are not listed.")]
-    excluded: list[PlanExclusion]
-    excluded_count: Annotated[int, Field(description="All excluded offerings, including those that are not listed.")]
-    excluded_by_reason: Annotated[list[ExplainedExclusion], Field(description="The largest group first.")]
-    quota: PlanQuota
-    budgets: Annotated[list[PlanBudget], Field(description="The budgets that must have room for the lease.")]
-    cost: PlanCost | None
-    as_of: Moment
-
-
 @dataclass(frozen=True, slots=True)
-class Sight:
+class ReaderContext:
     """The caller's role and the time of the read. A price reported longer than `stale_after` ago is stale."""
 
     now: datetime
@@ -216,10 +53,10 @@ class Sight:
     stale_after: timedelta
 
 
-def sight_of(services: Services, principal: Principal, now: datetime) -> Sight:
+def sight_of(services: Services, principal: Principal, now: datetime) -> ReaderContext:
     """How the caller sees offerings at `now`."""
     stale_after = timedelta(seconds=services.context.settings.price_stale_seconds)
-    return Sight(now, principal.is_operator, stale_after)
+    return ReaderContext(now, principal.is_operator, stale_after)
 
 
 async def _filter(  # noqa: PLR0913, PLR0917 - one argument for each query parameter
@@ -263,17 +100,17 @@ async def list_offerings(
     principal: Viewer,
     services: UseServices,
     page: UsePage,
-    wanted: Annotated[OfferingFilter, Depends(_filter)],
+    criteria: Annotated[OfferingFilter, Depends(_filter)],
     sort: Annotated[
         OfferingSort,
         Query(description="By price per VM or per GPU, lowest first; or by measured TFLOP/s for a USD, highest first."),
     ] = OfferingSort.PRICE,
 ) -> Response:
     """List offerings with their location and price."""
-    found = await services.offerings.list(wanted, sort, page, tenant_id=principal.tenant_id)
-    sight = sight_of(services, principal, found.as_of)
-    items = [offering_json(offering, sight) for offering in found.offerings]
-    content = to_bytes({"items": items, "next_cursor": found.next_cursor, "total_count": found.total_count})
+    matches = await services.offerings.list(criteria, sort, page, tenant_id=principal.tenant_id)
+    sight = sight_of(services, principal, matches.as_of)
+    items = [offering_json(offering, sight) for offering in matches.offerings]
+    content = to_bytes({"items": items, "next_cursor": matches.next_cursor, "total_count": matches.total_count})
     return tagged_by_content(request, content)
 
 
@@ -291,40 +128,40 @@ async def plan_lease(
     return answer(to_bytes(plan_json(plan, sight_of(services, principal, plan.as_of))))
 
 
-def plan_json(plan: Plan, sight: Sight) -> dict[str, Any]:
+def plan_json(plan: Plan, sight: ReaderContext) -> dict[str, Any]:
     """The members of LeasePlan."""
     return {
         "admissible": plan.admissible,
         "launches_stopped": plan.launches_stopped,
-        "candidates": [_candidate(one, sight) for one in plan.candidates],
+        "candidates": [_candidate(candidate, sight) for candidate in plan.candidates],
         "candidates_count": plan.candidates_count,
         "excluded_count": plan.excluded_count,
         "excluded": [
             {
-                "offering": _offering(one.offering, sight),
-                "code": one.code,
-                "detail": exclusion_detail(one, operator=sight.operator),
+                "offering": _offering(exclusion.offering, sight),
+                "code": exclusion.code,
+                "detail": exclusion_detail(exclusion, operator=sight.operator),
             }
-            for one in plan.excluded
+            for exclusion in plan.excluded
         ],
         "excluded_by_reason": [
             exclusion_view(group, operator=sight.operator).model_dump() for group in plan.excluded_groups
         ],
         "quota": {"fits": all(need.fits for need in plan.needs), "resources": [_need(need) for need in plan.needs]},
-        "budgets": [_budget(one) for one in plan.budgets],
+        "budgets": [_budget(budget) for budget in plan.budgets],
         "cost": _first_cost(plan),
         "as_of": plan.as_of,
     }
 
 
-def _candidate(one: Candidate, sight: Sight) -> dict[str, Any]:
+def _candidate(candidate: Candidate, sight: ReaderContext) -> dict[str, Any]:
     return {
-        "rank": one.rank,
-        "offering": _offering(one.offering, sight),
-        "rate_per_hour": format_money(one.rate.total),
-        "disk_gib": one.disk_gib,
-        "price_for_term": format_money(one.price_for_term),
-        "quota_fits": one.quota_fits,
+        "rank": candidate.rank,
+        "offering": _offering(candidate.offering, sight),
+        "rate_per_hour": format_money(candidate.rate.total),
+        "disk_gib": candidate.disk_gib,
+        "price_for_term": format_money(candidate.price_for_term),
+        "quota_fits": candidate.quota_fits,
     }
 
 
@@ -352,11 +189,11 @@ def _need(need: Need) -> dict[str, Any]:
 
 def _budget(need: BudgetNeed) -> dict[str, Any]:
     amounts = {name: getattr(need, name) for name in ("amount", "spent", "committed", "asked")}
-    shown = {name: format_money(amount) for name, amount in amounts.items()}
-    return {"budget_id": need.budget_id, **shown, "fits": need.fits}
+    formatted = {name: format_money(amount) for name, amount in amounts.items()}
+    return {"budget_id": need.budget_id, **formatted, "fits": need.fits}
 
 
-def offering_json(offering: domain.Offering, sight: Sight) -> dict[str, Any]:
+def offering_json(offering: domain.Offering, sight: ReaderContext) -> dict[str, Any]:
     """The members of Offering."""
     price = offering.price_per_hour
     return {
@@ -384,7 +221,7 @@ def _benchmark(offering: domain.Offering) -> dict[str, Any] | None:
     }
 
 
-def _offering(offering: domain.Offering, sight: Sight) -> dict[str, Any]:
+def _offering(offering: domain.Offering, sight: ReaderContext) -> dict[str, Any]:
     key = offering.key
     known = availability(offering, sight.now, operator=sight.operator)
     return {

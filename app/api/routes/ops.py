@@ -12,20 +12,17 @@ from pydantic_core import to_json
 
 from app.api.http.etags import tagged
 from app.api.http.pagination import UsePage
-from app.api.http.responses import answer, to_bytes
+from app.api.http.responses import answer
 from app.api.http.routing import DEADMAN_OR_OPERATOR, OPERATORS_ONLY, Operator, UseServices
 from app.api.http.routing import router as make_router
-from app.api.schemas.ops import (
-    Adoption,
-    Brakes,
-    LaunchStop,
-    OpsSummary,
-    OrphanPage,
-)
+from app.api.schemas.base import to_bytes
+from app.api.schemas.brakes import Brakes, LaunchStop
+from app.api.schemas.ops_summary import OpsSummary
+from app.api.schemas.orphans import Adoption, OrphanPage
 from app.domain.billing import stored_cost
 from app.domain.cool_off import refusal_reason
 from app.domain.money import format_money
-from app.services.ops_summary import Row, Summary
+from app.services.ops.summary import Row, Summary
 from app.services.preconditions import list_tag
 
 router = make_router("ops")
@@ -49,10 +46,10 @@ async def get_ops_summary(request: Request, services: UseServices) -> Response:
 
 
 @lru_cache(maxsize=1)
-def _rendered(found: Summary) -> tuple[bytes, str]:
+def _rendered(summary: Summary) -> tuple[bytes, str]:
     """The response and its ETag, rendered once for all readers of the same data."""
-    lasting, passing = to_bytes(_lasting(found)), to_bytes(_passing(found))
-    facts = lasting + to_bytes(_steady(found))
+    lasting, passing = to_bytes(_lasting(summary)), to_bytes(_passing(summary))
+    facts = lasting + to_bytes(_steady(summary))
     return passing[:-1] + b"," + lasting[1:], list_tag((), also=facts.decode())
 
 
@@ -65,14 +62,14 @@ async def list_orphans(
     gone: Annotated[bool, Query(description="Include orphans that have ended in the last 30 days.")] = False,
 ) -> Response:
     """List VMs that belong to no lease, with their cost and the actions taken on them."""
-    found = await services.ops.orphans(gone=gone, page=page)
+    matches = await services.ops.orphans(gone=gone, page=page)
     facts = "\n".join(
         f"{row.account} {row.instance_id} {row.state} {row.sightings} {row.end_after} {row.end_error}"
-        for row in found.rows
+        for row in matches.rows
     )
-    items = [_orphan(row) for row in found.rows]
-    content = to_json({"items": items, "next_cursor": found.next_cursor, "total_count": found.total_count})
-    return tagged(request, content, list_tag((), also=f"{facts}\n{found.position}"))
+    items = [_orphan(row) for row in matches.rows]
+    content = to_json({"items": items, "next_cursor": matches.next_cursor, "total_count": matches.total_count})
+    return tagged(request, content, list_tag((), also=f"{facts}\n{matches.position}"))
 
 
 @router.post("/v1/ops/orphans/{orphan_id}/end", status_code=204)
@@ -110,26 +107,29 @@ async def resume_installation(principal: Operator, services: UseServices) -> Res
     return answer(to_json(_brakes(await services.ops.resume(principal))))
 
 
-def _lasting(found: Summary) -> dict[str, Any]:
+def _lasting(summary: Summary) -> dict[str, Any]:
     """The fields that change with an event."""
-    ready = found.time_to_ready
+    ready = summary.time_to_ready
     return {
-        "brakes": _brakes(SimpleNamespace(**found.brakes)),
-        "by_state": found.counts,
-        "by_provider": _grouped(found.placed, "provider"),
-        "by_region": _grouped(found.placed, "region"),
-        "by_gpu_model": _grouped(found.placed, "gpu_model"),
-        "by_tenant": [{**row, "spend_per_hour": _money(row["spend_per_hour"])} for row in found.tenants],
-        "gpus": sum(row["gpus"] for row in found.placed),
-        "spend_per_hour": _money(found.spend_now),
-        "capacity_failures": _places(found.trouble, "failures"),
-        "interruptions": _places(found.trouble, "interruptions"),
-        "orphans": found.orphan_counts,
-        "active_brakes": found.active_brakes,
-        "refused_launches": _refused(found.refused_launches),
-        "late_jobs": [{**row, "interval_seconds": float(row["interval_seconds"])} for row in found.late_jobs],
-        "failed_checks": found.failed_checks,
-        "stuck": found.stuck,
+        "brakes": _brakes(SimpleNamespace(**summary.brakes)),
+        "by_state": summary.counts,
+        "by_provider": _grouped(summary.placed, "provider"),
+        "by_region": _grouped(summary.placed, "region"),
+        "by_gpu_model": _grouped(summary.placed, "gpu_model"),
+        "by_tenant": [{**row, "spend_per_hour": _money(row["spend_per_hour"])} for row in summary.tenants],
+        "gpus": sum(row["gpus"] for row in summary.placed),
+        "spend_per_hour": _money(summary.spend_now),
+        "capacity_failures": _places(summary.trouble, "failures"),
+        "interruptions": _places(summary.trouble, "interruptions"),
+        "orphans": summary.orphan_counts,
+        "active_brakes": summary.active_brakes,
+        "refused_launches": _refused(summary.refused_launches),
+        "late_jobs": [{**row, "interval_seconds": float(row["interval_seconds"])} for row in summary.late_jobs],
+        "failed_checks": [{**row, "names": row["names"] or []} for row in summary.failed_checks],
+        "unlisted_charges": summary.unlisted_charges,
+        "lost_hosts": [{"host": row["host"], "kind": row["kind"]} for row in summary.lost_hosts],
+        "warnings": summary.warnings,
+        "stuck": summary.stuck,
         "time_to_ready": {
             "leases": ready["leases"],
             "p50_seconds": _float(ready["p50"]),
@@ -138,17 +138,22 @@ def _lasting(found: Summary) -> dict[str, Any]:
     }
 
 
-def _passing(found: Summary) -> dict[str, Any]:
+def _passing(summary: Summary) -> dict[str, Any]:
     """The fields that change with time."""
     return {
-        "as_of": found.as_of,
-        "spend_month_to_date": _money(found.spend_of_month),
+        "as_of": summary.as_of,
+        "spend_month_to_date": _money(summary.spend_of_month),
         "processes": [
             {"kind": row["kind"], "processes": row["processes"], "last_seen_seconds": _float(row["age"])}
-            for row in found.heartbeats
+            for row in summary.heartbeats
         ],
-        "invariants": _invariants(found.invariants),
-        "events": {name: _float(found.event_lag[name]) for name in ("unnumbered_seconds", "webhooks_seconds")},
+        "invariants": _invariants(summary.invariants),
+        "ghost_leases": [
+            {"account": row["account"], "region": row["region"], "leases": row["leases"], "seconds": _float(row["age"])}
+            for row in summary.ghosts
+        ],
+        "overdue": {"leases": summary.overdue["leases"], "seconds": _float(summary.overdue["age"])},
+        "events": {name: _float(summary.event_lag[name]) for name in ("unnumbered_seconds", "webhooks_seconds")},
     }
 
 
@@ -163,16 +168,18 @@ def _invariants(rows: Sequence[Row]) -> dict[str, Any]:
     }
 
 
-def _steady(found: Summary) -> dict[str, Any]:
+def _steady(summary: Summary) -> dict[str, Any]:
     """The rounded values of those fields in the ETag: the hour, and report ages in steps."""
-    alive = [(row["kind"], row["processes"], int(row["age"] // _SIGN_OF_LIFE)) for row in found.heartbeats]
-    invariants = _invariants(found.invariants)
+    alive = [(row["kind"], row["processes"], int(row["age"] // _SIGN_OF_LIFE)) for row in summary.heartbeats]
+    invariants = _invariants(summary.invariants)
     checked = invariants["checked_at"]
+    ghosts = [(row["account"], row["region"], row["leases"]) for row in summary.ghosts]
     return {
-        "hour": found.as_of.replace(minute=0, second=0, microsecond=0),
+        "hour": summary.as_of.replace(minute=0, second=0, microsecond=0),
         "alive": alive,
+        "ghosts": ghosts,
         "broken": invariants["broken"],
-        "waiting": [int(age // _SIGN_OF_LIFE) for age in found.event_lag.values()],
+        "waiting": [int(age // _SIGN_OF_LIFE) for age in (*summary.event_lag.values(), summary.overdue["age"])],
         "checked": checked and int(checked.timestamp() // _CHECK_STEP),
     }
 
@@ -226,12 +233,12 @@ def _brakes(row: Any) -> dict[str, Any]:
 
 
 def _orphan(row: Any) -> dict[str, Any]:
-    shown = dict(row._mapping)  # noqa: SLF001 - SQLAlchemy's public name
-    as_of = shown.pop("as_of")
+    columns = dict(row._mapping)  # noqa: SLF001 - SQLAlchemy's public name
+    as_of = columns.pop("as_of")
     price = row.price_per_hour
     began, ended = row.launched_at or row.first_seen_at, row.gone_at or as_of
     return {
-        **shown,
+        **columns,
         "price_per_hour": None if price is None else format_money(price),
         "age_seconds": (ended - began).total_seconds(),
         "cost": None if price is None else format_money(stored_cost(price, ended - began)),

@@ -9,12 +9,14 @@ import orjson
 from fastapi import Request, Response
 
 from app.api.http.etags import tagged, tagged_by_content
-from app.api.http.responses import Rendered, answer, to_bytes
+from app.api.http.responses import ListCache, answer
 from app.api.http.routing import OPERATORS_ONLY, Operator, UseServices, path_part
 from app.api.http.routing import router as make_router
-from app.api.schemas.ops import Account, AccountChecks, AccountCordon, AccountPage, AccountState
+from app.api.schemas.accounts import Account, AccountChecks, AccountCordon, AccountPage, AccountState
+from app.api.schemas.base import to_bytes
 from app.domain.account_checks import CheckResult
-from app.services.ops_summary import Row
+from app.domain.offerings import OfferingSelector
+from app.services.ops.summary import Row
 
 router = make_router("ops")
 
@@ -30,8 +32,13 @@ async def list_accounts(request: Request, services: UseServices) -> Response:
 
 @router.put("/v1/ops/accounts/{name}/cordon", response_model=Account)
 async def cordon_account(name: str, body: AccountCordon, principal: Operator, services: UseServices) -> Response:
-    """Stop launches at an account, or allow them again."""
-    rows = await services.ops.cordon(principal, path_part(name), cordoned=body.cordoned, note=body.note)
+    """Stop launches at an account or at some of its offerings, or allow them again."""
+    account = path_part(name)
+    if body.offerings is None:
+        rows = await services.ops.cordon(principal, account, cordoned=body.cordoned, note=body.note)
+    else:
+        selector = OfferingSelector(account=account, **dict(body.offerings))
+        rows = await services.ops.cordon_offerings(principal, selector, cordoned=body.cordoned, note=body.note)
     return answer(to_bytes(_account(rows)))
 
 
@@ -53,7 +60,7 @@ def _page(rows: Sequence[Row]) -> bytes:
     return to_bytes({"items": items, "next_cursor": None})
 
 
-_PAGE = Rendered(_page)
+_PAGE = ListCache(_page)
 
 
 def _checks(row: Any) -> dict[str, Any]:
@@ -76,7 +83,7 @@ def _account(rows: Sequence[Row]) -> dict[str, Any]:
         "last_error": _stored(row["last_error"]),
         "brakes": _stored(row["brakes"]),
         "draining": row["state"] == AccountState.DRAINING,
-        "regions": [_region(one) for one in rows if one["region"] is not None],
+        "regions": [_region(region_row) for region_row in rows if region_row["region"] is not None],
     }
 
 
@@ -85,6 +92,7 @@ def _region(row: Row) -> dict[str, Any]:
         **{name: row[name] for name in _REGION},
         "last_error": _stored(row["region_error"]),
         "blocked": _stored(row["blocked"]),
+        "cordons": _stored(row["cordons"]),
         "service_quotas": _stored(row["service_quotas"]),
     }
 

@@ -1,62 +1,23 @@
 """Quotes: a stored plan whose price holds for 15 minutes."""
 
 from dataclasses import replace
-from typing import Annotated, Any
+from typing import Any
 
 from fastapi import Request, Response
-from pydantic import Field
 
 from app.api.http.etags import tagged
 from app.api.http.responses import answer
 from app.api.http.routing import Member, UseServices, costly
 from app.api.http.routing import router as make_router
-from app.api.routes.offerings import PlanCandidate, PlanQuota, Sight, plan_json, sight_of
-from app.api.schemas.base import Moment, Money, View
-from app.api.schemas.explanations import ExplainedExclusion
+from app.api.routes.offerings import ReaderContext, plan_json, sight_of
 from app.api.schemas.lease_bodies import NewLease, new_lease
-from app.services.plan import Plan
+from app.api.schemas.quotes import Quote, QuotedPlan
+from app.services.offerings.plan import Plan
 from app.services.preconditions import version_tag
 
 router = make_router("quotes")
 
 _MOST_CANDIDATES = 20
-
-
-class QuotedPlan(View):
-    """The plan at the time of the quote. `candidates`: at most 20 offerings that cost no more than the quoted rate."""
-
-    admissible: Annotated[bool, Field(description="The API would have accepted a create.")]
-    launches_stopped: Annotated[bool, Field(description="Operators had stopped launches; the lease would wait.")]
-    candidates: list[PlanCandidate]
-    excluded_by_reason: Annotated[list[ExplainedExclusion], Field(description="The largest group first.")]
-    quota: PlanQuota
-    as_of: Moment
-
-
-class Quote(View):
-    """The price of a lease that is created with `quote_id` before `valid_until`. It reserves no capacity."""
-
-    id: str
-    tenant_id: str
-    plan: QuotedPlan
-    price_per_hour: Annotated[
-        Money,
-        Field(description="USD an hour for compute at the first candidate, as in its offering."),
-    ]
-    rate_per_hour: Annotated[
-        Money,
-        Field(
-            description="USD an hour at the first candidate: the VM, its network disks and its public address. A lease "
-            "from the quote is launched nowhere at a higher rate."
-        ),
-    ]
-    total: Annotated[
-        Money,
-        Field(description="USD for the whole term at the first candidate: the VM, its network disks and its address."),
-    ]
-    currency: str
-    valid_until: Moment
-    created_at: Moment
 
 
 @router.post("/v1/quotes", status_code=201, response_model=Quote)
@@ -82,7 +43,7 @@ async def get_quote(request: Request, quote_id: str, principal: Member, services
     return tagged(request, _view(row), version_tag(row.id, 1))
 
 
-def _quoted_plan(plan: Plan, sight: Sight) -> dict[str, Any]:
+def _quoted_plan(plan: Plan, sight: ReaderContext) -> dict[str, Any]:
     json = plan_json(replace(plan, candidates=plan.candidates[:_MOST_CANDIDATES], excluded=()), sight)
     return {name: json[name] for name in QuotedPlan.model_fields}
 

@@ -13,9 +13,9 @@ from app.api.http.routing import router as make_router
 from app.api.schemas.base import View
 from app.api.schemas.lease_filters import QueryText
 from app.api.schemas.ssh_keys import NewSshKey, SshKey, SshKeyPage, SshKeyPatch
-from app.services import ssh_keys as service
 from app.services.errors import FieldError, InvalidRequest
 from app.services.preconditions import list_tag
+from app.services.tenants import ssh_keys as service
 
 router = make_router("ssh-keys")
 
@@ -43,10 +43,10 @@ async def list_ssh_keys(
 ) -> Response:
     """List the tenant's SSH keys, newest first."""
     if principal.tenant_id is not None and tenant_id not in {None, principal.tenant_id}:
-        raise InvalidRequest(errors=[FieldError("#/query/tenant_id", "only operators may name a tenant")])
-    found = await services.ssh_keys.page(principal, tenant_id, page, mine=mine)
-    items = [_key(row) for row in found.rows]
-    return _tagged(request, SshKeyPage(items=items, next_cursor=found.next_cursor, total_count=found.total_count))
+        raise InvalidRequest(errors=[FieldError("#/query/tenant_id", "only operators may name another tenant")])
+    matches = await services.ssh_keys.page(principal, tenant_id, page, mine=mine)
+    items = [_key(row) for row in matches.rows]
+    return _tagged(request, SshKeyPage(items=items, next_cursor=matches.next_cursor, total_count=matches.total_count))
 
 
 @router.get("/v1/ssh-keys/{ssh_key_id}", response_model=SshKey)

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Annotated, Any
 
+import orjson
 from pydantic import (
     AfterValidator,
     AwareDatetime,
@@ -110,3 +111,15 @@ Moment = AwareDatetime
 
 Timestamp = Annotated[AwareDatetime, BeforeValidator(_time_text), Field(strict=False), AfterValidator(_utc)]
 "A time in a request: RFC 3339 with an offset. The API converts it to UTC."
+
+
+ActingTenant = Annotated[
+    str | None,
+    Field(max_length=40, description="The tenant to act for. Required for operators; others may name only their own."),
+]
+"""`tenant_id` of a body."""
+
+
+def to_bytes(value: Any) -> bytes:
+    """Plain values as JSON; times in UTC with a Z."""
+    return orjson.dumps(value, option=orjson.OPT_UTC_Z)

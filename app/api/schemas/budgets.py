@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, ConfigDict, Field
 
-from app.api.schemas.base import Body, DecimalText, Moment, Money, Page, Text, View
+from app.api.schemas.base import ActingTenant, Body, DecimalText, Moment, Money, Page, Text, View
 from app.api.schemas.field_rules import never_null
 from app.domain import labels
 from app.domain.budgets import (
@@ -19,8 +19,8 @@ from app.domain.budgets import (
     SetBy,
     WhenExceeded,
 )
-from app.services import budgets as service
 from app.services.errors import FieldError, InvalidRequest
+from app.services.money import budgets as service
 
 
 def _label(text: str) -> str:
@@ -73,10 +73,7 @@ class NewBudgetScope(Body):
             strict=False, description="`tenant`: all leases. `key`: those of an API key. `label`: those with a label."
         ),
     ]
-    tenant_id: Annotated[
-        str | None,
-        Field(max_length=40, description="The tenant to act for. Required for operators; other keys must not set it."),
-    ] = None
+    tenant_id: ActingTenant = None
     key_id: Annotated[
         Text | None, Field(max_length=40, description="For `key`, and only then: the API key that created the leases.")
     ] = None
@@ -180,5 +177,5 @@ def budget_view(row: Mapping[str, Any]) -> Budget:
     label = None if row["label_key"] is None else f"{row['label_key']}:{row['label_value']}"
     scope = {"kind": row["kind"], "tenant_id": row["tenant_id"], "key_id": row["key_id"], "label": label}
     held = spent + committed
-    shown = {"scope": scope, "available": max(amount - held, Decimal(0)), "exceeded": held > amount}
-    return Budget.model_validate({**row, **shown, "resets_at": row["period_ends_at"]})
+    computed = {"scope": scope, "available": max(amount - held, Decimal(0)), "exceeded": held > amount}
+    return Budget.model_validate({**row, **computed, "resets_at": row["period_ends_at"]})

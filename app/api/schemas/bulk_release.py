@@ -8,8 +8,8 @@ from app.api.schemas.base import Body, Text, View
 from app.api.schemas.field_rules import exactly_one_of
 from app.domain.ids import is_typeid
 from app.domain.leases import LeaseState
-from app.services.bulk_release import MOST, BulkReleased, Selection
 from app.services.errors import FieldError, InvalidRequest
+from app.services.leases.bulk_release import MOST, BulkReleaseResult, Selection
 
 _SELECTORS = ("ids", "label", "all")
 _LEASE_ID = "^lease_[0-7][0-9a-hjkmnp-tv-z]{25}$"
@@ -93,19 +93,21 @@ def selection(body: LeaseSelection) -> Selection:
         raise InvalidRequest(errors=[FieldError(f"#/body/{name}", detail) for name in chosen or _SELECTORS])
     return Selection(
         ids=tuple(dict.fromkeys(body.ids or ())),
-        labels=dict(one.split(":", 1) for one in body.label) if body.label else None,
+        labels=dict(label.split(":", 1) for label in body.label) if body.label else None,
         tenant_id=body.tenant_id,
         dry_run=body.dry_run,
     )
 
 
-def bulk_release(found: BulkReleased, *, dry_run: bool) -> BulkRelease:
+def bulk_release(result: BulkReleaseResult, *, dry_run: bool) -> BulkRelease:
     """The response."""
     items = [
-        ReleasedLease(id=one.id, tenant_id=one.tenant_id, name=one.name, state=one.state, released=one.released)
-        for one in found.leases
+        ReleasedLease(
+            id=lease.id, tenant_id=lease.tenant_id, name=lease.name, state=lease.state, released=lease.released
+        )
+        for lease in result.leases
     ]
-    released = sum(one.released for one in found.leases)
+    released = sum(lease.released for lease in result.leases)
     return BulkRelease(
-        dry_run=dry_run, released=released, items=items, not_found=list(found.not_found), more=found.more
+        dry_run=dry_run, released=released, items=items, not_found=list(result.not_found), more=result.more
     )

@@ -38,3 +38,42 @@ class Estimate(View):
     price_for_term: Money
     currency: str
     covers: Annotated[CostScope, Field(description=COVERS)]
+
+
+class CostAmounts(View):
+    """What was used and what it cost."""
+
+    cost: Annotated[Money, Field(description="USD: `compute`, `disk` and `address`.")]
+    compute: Annotated[Money, Field(description="USD for the machines.")]
+    disk: Annotated[Money, Field(description="USD for network disks.")]
+    address: Annotated[Money, Field(description="USD for public addresses.")]
+    list_cost: Annotated[Money, Field(description="USD that the same would have cost on demand.")]
+    savings: Annotated[Money, Field(description="`list_cost` less `cost`.")]
+    gpu_hours: Annotated[float, Field(description="GPUs times hours for which they were billed.")]
+    idle_gpu_hours: Annotated[float | None, Field(description="GPU hours without load. Null: unknown.")]
+    idle_cost: Annotated[
+        Money | None, Field(description="USD: the part of `cost` for `idle_gpu_hours`. Null: unknown.")
+    ]
+    leases: Annotated[int, Field(description="Leases with use.")]
+
+
+class CostItem(CostAmounts):
+    """A group in one bucket."""
+
+    start: Annotated[Moment, Field(description="The start of the bucket.")]
+    group: Annotated[
+        dict[str, str | None],
+        Field(description="The value of each grouping. Null: the lease has no such label."),
+    ]
+
+
+class Costs(View):
+    """Costs over time. A bucket in which a group used nothing has no item."""
+
+    starts_at: Annotated[Moment, Field(description="The start of the first bucket.")]
+    ends_at: Annotated[Moment, Field(description="The end of the last bucket. It may be later than `as_of`.")]
+    as_of: Annotated[Moment, Field(description="The current hour is counted until then.")]
+    currency: Annotated[str, Field(examples=["USD"])]
+    items: Annotated[list[CostItem], Field(description="By start, then by group.")]
+    total: Annotated[CostAmounts, Field(description="The sums of the whole range, whatever the page.")]
+    next_cursor: Annotated[str | None, Field(description="`cursor` of the next page. Null: this is the last page.")]

@@ -8,10 +8,10 @@ from typing_extensions import TypeAliasType
 
 from app.api.schemas.base import Details, Moment, Page, Timestamp, View
 from app.api.schemas.lease_filters import QueryText
-from app.db.events.reads import EventFilter
 from app.domain.event_parts import EventData
 from app.domain.event_types import EventType
 from app.domain.events import EVENT_DATA
+from app.domain.list_filters import EventFilter
 
 
 class EventEnvelope(View):
@@ -40,8 +40,8 @@ class OtherEvent(EventEnvelope):
 
 def _model(kind: EventType, data: type[EventData]) -> type[EventEnvelope]:
     event_type = Literal[kind]  # pyrefly: ignore[not-a-type]  # Pydantic evaluates it
-    given: dict[str, Any] = {"type": (event_type, Field(description="The type.")), "data": (data, ...)}
-    return create_model(f"{data.__name__}Event", __base__=EventEnvelope, __doc__=data.__doc__, **given)
+    members: dict[str, Any] = {"type": (event_type, Field(description="The type.")), "data": (data, ...)}
+    return create_model(f"{data.__name__}Event", __base__=EventEnvelope, __doc__=data.__doc__, **members)
 
 
 if TYPE_CHECKING:

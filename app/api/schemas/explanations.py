@@ -8,16 +8,16 @@ from app.api.schemas.base import Details, Moment, Money, View
 from app.api.schemas.hardware import GROWS, Gpu
 from app.api.schemas.lease_serializer import attempt_error
 from app.api.schemas.leases import AttemptError
-from app.domain.candidate_verdicts import CandidateVerdict, JudgedCandidate, OfferingAttempt
-from app.domain.explanations import ExplanationCode, QuotaNeed
+from app.domain.explanations.candidate_verdicts import CandidateVerdict, JudgedCandidate, OfferingAttempt
+from app.domain.explanations.explanations import ExplanationCode, QuotaNeed
+from app.domain.explanations.near_misses import ExcludedGroup, Suggestion
 from app.domain.leases import LeaseState
-from app.domain.near_misses import ExcludedGroup, Suggestion
 from app.domain.offerings import Market, Offering
 from app.domain.placed import type_facts
 from app.domain.placement import Exclusion
 from app.domain.quotas import JsonAmount, json_amount, json_limit
-from app.services.explanations import ExplainedLease
-from app.services.lease_refusals import exclusion_detail
+from app.services.leases.explanations import ExplainedLease
+from app.services.leases.refusals import exclusion_detail
 from app.services.principal import Role
 
 

@@ -12,28 +12,32 @@ _WITH_OTHERS = {"additionalProperties": True}
 
 def exactly_one(first: str, *others: str) -> dict[str, Any]:
     """Exactly one of the fields has a value. For `json_schema_extra`."""
-    rest = _given(others[0]) if len(others) == 1 else {**exactly_one(*others), **_WITH_OTHERS}
-    return {"if": _given(first), "then": _absent(*others), "else": rest}
+    rest = _has_value(others[0]) if len(others) == 1 else {**exactly_one(*others), **_WITH_OTHERS}
+    return {"if": _has_value(first), "then": _absent(*others), "else": rest}
 
 
 def exactly_one_of(first: str, second: str, flag: str) -> dict[str, Any]:
     """One of two fields has a value, or `flag` is true. For `json_schema_extra`."""
-    other = {"if": _given(second), "then": _false(flag), "else": _true(flag)}
+    other = {"if": _has_value(second), "then": _false(flag), "else": _true(flag)}
     alone = {"properties": {second: {"type": "null"}, flag: {"const": False}}, **_WITH_OTHERS}
-    return {"if": _given(first), "then": alone, "else": other}
+    return {"if": _has_value(first), "then": alone, "else": other}
 
 
 def at_most_one(first: str, second: str) -> dict[str, Any]:
     """At most one of two fields has a value. For `json_schema_extra`."""
-    return {"if": _given(first), "then": _absent(second)}
+    return {"if": _has_value(first), "then": _absent(second)}
 
 
 def unless(name: str, rule: dict[str, Any], *, required: str) -> dict[str, Any]:
     """Without a value of `name`, `rule` applies and `required` has a value. For `json_schema_extra`."""
-    return {"if": _given(name), "then": _WITH_OTHERS, "else": {"allOf": [_given(required), {**rule, **_WITH_OTHERS}]}}
+    return {
+        "if": _has_value(name),
+        "then": _WITH_OTHERS,
+        "else": {"allOf": [_has_value(required), {**rule, **_WITH_OTHERS}]},
+    }
 
 
-def _given(name: str) -> dict[str, Any]:
+def _has_value(name: str) -> dict[str, Any]:
     return {"required": [name], "properties": {name: {"not": {"type": "null"}}}, **_WITH_OTHERS}
 
 

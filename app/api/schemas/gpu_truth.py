@@ -6,7 +6,7 @@ from pydantic import Field
 
 from app.api.schemas.base import Moment, View
 from app.api.schemas.hardware import GROWS
-from app.domain.gpu_findings import HealthStatus, ProofChannel, ProofStatus, Severity
+from app.domain.gpus.findings import HealthStatus, ProofChannel, ProofStatus, Severity
 
 
 class GpuFinding(View):

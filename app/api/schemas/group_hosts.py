@@ -5,8 +5,8 @@ from typing import Annotated
 from pydantic import Field
 
 from app.api.schemas.base import View
-from app.domain.groups import GroupState
-from app.services.groups import GroupHosts
+from app.domain.groups.groups import GroupState
+from app.services.groups.groups import GroupHosts
 
 
 class GroupHost(View):
@@ -55,23 +55,23 @@ class NodeHosts(View):
     hosts: list[NodeHost]
 
 
-def hosts_view(found: GroupHosts) -> GroupHostList:
+def hosts_view(group: GroupHosts) -> GroupHostList:
     """Converts the hosts for users."""
     names = ("rank", "lease_id", "name", "private_ip", "public_ip", "ssh_user", "ssh_port", "gpus")
-    hosts = [GroupHost(**{name: getattr(host, name) for name in names}) for host in found.hosts]
+    hosts = [GroupHost(**{name: getattr(host, name) for name in names}) for host in group.hosts]
     about = ("group_id", "name", "state", "size", "complete", "master_addr", "master_port")
-    return GroupHostList(**{name: getattr(found, name) for name in about}, hosts=hosts)
+    return GroupHostList(**{name: getattr(group, name) for name in about}, hosts=hosts)
 
 
-def node_hosts_view(found: GroupHosts, lease_id: str) -> NodeHosts:
+def node_hosts_view(group: GroupHosts, lease_id: str) -> NodeHosts:
     """Converts the hosts for the VM of a member."""
-    hosts = [NodeHost(rank=n, private_ip=host.address, gpus=host.gpus) for n, host in enumerate(found.hosts)]
+    hosts = [NodeHost(rank=n, private_ip=host.address, gpus=host.gpus) for n, host in enumerate(group.hosts)]
     return NodeHosts(
-        group_id=found.group_id,
-        rank=found.rank_of(lease_id),
-        size=len(hosts) if found.complete else found.size,
-        complete=found.complete,
-        master_addr=found.master_addr,
-        master_port=found.master_port,
+        group_id=group.group_id,
+        rank=group.rank_of(lease_id),
+        size=len(hosts) if group.complete else group.size,
+        complete=group.complete,
+        master_addr=group.master_addr,
+        master_port=group.master_port,
         hosts=hosts,
     )

@@ -6,14 +6,13 @@ from typing import Annotated, Any
 from fastapi import Depends, Query
 from pydantic import AfterValidator, Field
 
-from app.api.schemas.base import Body, Moment, Name, Page, View
+from app.api.schemas.base import ActingTenant, Body, Moment, Name, Page, View
 from app.api.schemas.hardware import GROWS
 from app.api.schemas.lease_bodies import NewLease, new_lease
 from app.api.schemas.lease_filters import QueryText
 from app.api.schemas.leases import MemberRequest, Reason
-from app.db.groups.lists import GroupFilter
-from app.domain.group_checks import AllReduceResult, MeshResult
-from app.domain.groups import (
+from app.domain.groups.checks import AllReduceResult, MeshResult
+from app.domain.groups.groups import (
     MOST_MEMBERS,
     GroupInterconnect,
     GroupPlacement,
@@ -21,9 +20,10 @@ from app.domain.groups import (
     OnMemberLoss,
 )
 from app.domain.leases import LeaseState
+from app.domain.list_filters import GroupFilter
 from app.domain.offerings import Market
 from app.services.errors import FieldError, InvalidRequest
-from app.services.group_requests import LEAST_FORM_SECONDS, MOST_FORM_SECONDS, CreateGroup, about_lease
+from app.services.groups.requests import LEAST_FORM_SECONDS, MOST_FORM_SECONDS, CreateGroup, about_lease
 
 _LONGEST_NAME = 59
 """A member's name adds a hyphen and up to three digits."""
@@ -89,10 +89,7 @@ class NewGroup(Body):
             ),
         ),
     ] = OnMemberLoss.END
-    tenant_id: Annotated[
-        str | None,
-        Field(max_length=40, description="The tenant to act for. Required for operators; other keys must not set it."),
-    ] = None
+    tenant_id: ActingTenant = None
 
 
 class GroupPatch(Body):
@@ -215,9 +212,9 @@ async def _filter(
     tenant_id: Annotated[QueryText | None, Query(description="Operators only.")] = None,
 ) -> GroupFilter:
     states: set[GroupState] = set()
-    for one in state or ():
+    for state_filter in state or ():
         live = set(GroupState) - {GroupState.ENDED}
-        states |= live if one is GroupStateFilter.NOT_ENDED else {GroupState(one.value)}
+        states |= live if state_filter is GroupStateFilter.NOT_ENDED else {GroupState(state_filter.value)}
     return GroupFilter(tenant_id=tenant_id, states=frozenset(states), name=name)
 
 
@@ -262,9 +259,9 @@ def summary_view(row: Any) -> GroupSummary:
 def group_view(group: Any) -> Group:
     """Converts a group of GroupService."""
     row = vars(group)
-    members = [_member(one) for one in row["members"]]
-    given = {**row, "terminal": row["ended_at"] is not None, "members": members}
-    return Group.model_validate(given)
+    members = [_member(member) for member in row["members"]]
+    values = {**row, "terminal": row["ended_at"] is not None, "members": members}
+    return Group.model_validate(values)
 
 
 def _member(row: Any) -> dict[str, Any]:

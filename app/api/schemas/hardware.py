@@ -8,9 +8,7 @@ from app.api.schemas.base import View
 from app.domain.offerings import Driver, GpuVendor, NetworkFabric
 
 GROWS = "The list may grow."
-PlacedLocalDisk = Annotated[
-    int | None, Field(description="Local disk of the VM. Null for VMs placed by earlier versions.")
-]
+PlacedLocalDisk = Annotated[int, Field(description="Local disk of the VM. 0: none.")]
 
 
 COVERS = (
@@ -22,20 +20,18 @@ COVERS = (
 class Gpu(View):
     """The GPUs of one VM: `count` GPUs with `memory_gib` GiB each."""
 
-    vendor: Annotated[GpuVendor | None, Field(description="Null for VMs placed by earlier versions. " + GROWS)] = None
+    vendor: Annotated[GpuVendor, Field(description="The maker of the GPU. " + GROWS)]
     model: str
     count: int
     memory_gib: int
     fraction: Annotated[
         float, Field(description="The share of one GPU that each of `count` is, such as 0.125. 1: whole GPUs.")
-    ] = 1.0
+    ]
     interconnect: Annotated[str | None, Field(description="PCIe, NVLink, NVSwitch or Infinity Fabric. " + GROWS)]
     nvlink_generation: Annotated[
         int | None, Field(description="The NVLink generation. Null without NVLink, or if it is unknown.")
-    ] = None
-    driver: Annotated[
-        Driver | None, Field(description="The driver that the VM's image needs. Null for VMs of earlier versions.")
-    ] = None
+    ]
+    driver: Annotated[Driver, Field(description="The driver that the VM's image needs.")]
 
 
 class Network(View):

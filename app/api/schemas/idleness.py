@@ -5,7 +5,7 @@ from typing import Annotated
 from pydantic import Field
 
 from app.api.schemas.base import Body, Moment, View
-from app.api.schemas.gpu_wishes import IdleRule
+from app.api.schemas.gpu_requests import IdleRule
 from app.api.schemas.hardware import GROWS
 from app.domain import idleness
 from app.domain.lease_requests import IdleAction
@@ -42,7 +42,7 @@ class IdleEvidence(View):
     """The samples for which the lease counted as idle, as the agent in its VM sent them."""
 
     after_seconds: Annotated[int, Field(description=_AFTER)]
-    action: Annotated[IdleAction, Field(description=f"What the rule asked for. {GROWS}")]
+    action: Annotated[IdleAction, Field(description=f"The action of the rule. {GROWS}")]
     idle_percent: Annotated[int, Field(description="A GPU with this utilization or less is idle.")]
     since: Annotated[Moment, Field(description="The first of the idle samples in a row.")]
     until: Annotated[Moment, Field(description="The last one.")]

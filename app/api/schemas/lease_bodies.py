@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import AfterValidator, ConfigDict, Field
 
 from app.api.schemas import patterns
-from app.api.schemas.base import Body, DecimalText, Name, Text, Timestamp
+from app.api.schemas.base import ActingTenant, Body, DecimalText, Name, Text, Timestamp
 from app.api.schemas.field_rules import exactly_one, never_null, unless
-from app.api.schemas.gpu_wishes import (
-    GpuWish,
+from app.api.schemas.gpu_requests import (
+    GpuRequest,
     WantedBenchmark,
     WantedIdle,
     WantedOnGpuFailure,
@@ -20,18 +20,18 @@ from app.api.schemas.lease_fields import ExpiryWarnings, Labels, QuoteId
 from app.domain.boot_sizes import MOST_ALONE, MOST_IN_GROUP
 from app.domain.lease_actions import LaterExpiry
 from app.domain.lease_requests import (
-    BenchmarkWish,
+    BenchmarkMode,
     LeaseRequest,
     OnGpuFailure,
     OnInterruption,
-    ProofWish,
+    ProofMode,
 )
-from app.domain.offerings import MarketWish
+from app.domain.offerings import MarketPreference
 from app.domain.quotes import Quote
 from app.domain.ssh_keys import LARGEST_SSH_KEYS, MOST_SSH_KEYS
 from app.services.errors import FieldError, InvalidRequest
-from app.services.lease_requests import LARGEST_STARTUP_SCRIPT, CreateLease, checked_script, network
-from app.services.ssh_key_format import check_ssh_keys, ssh_public_key
+from app.services.leases.requests import LARGEST_STARTUP_SCRIPT, CreateLease, checked_script, network
+from app.services.tenants.ssh_key_format import check_ssh_keys, ssh_public_key
 from app.settings.providers import providers
 
 _YEAR = 31_536_000
@@ -75,7 +75,7 @@ class NewLease(Body):
     )
 
     name: Annotated[Name | None, Field(description="If absent, the service generates a name.")] = None
-    gpu: GpuWish | None = None
+    gpu: GpuRequest | None = None
     instance_types: Annotated[list[TypeName] | None, Field(min_length=1, max_length=20)] = None
     min_vcpus: Annotated[int | None, Field(ge=1, le=1024, description="Minimum vCPUs of the VM.")] = None
     min_memory_gib: Annotated[int | None, Field(ge=1, le=65_536, description="Minimum main memory of the VM.")] = None
@@ -84,7 +84,7 @@ class NewLease(Body):
         Field(ge=1, le=262_144, description="Minimum local disk that comes with the VM and is lost with it."),
     ] = None
     market: Annotated[
-        MarketWish,
+        MarketPreference,
         Field(
             strict=False,
             description=(
@@ -92,7 +92,7 @@ class NewLease(Body):
                 "`any`: any market by price, except reservations that wait in a provider's queue."
             ),
         ),
-    ] = MarketWish.ON_DEMAND
+    ] = MarketPreference.ON_DEMAND
     providers: Annotated[
         list[Annotated[ProviderName, Field(strict=False)]] | None, Field(min_length=1, max_length=_MOST_PROVIDERS)
     ] = None
@@ -177,10 +177,10 @@ class NewLease(Body):
     on_interruption: Annotated[
         OnInterruption, Field(strict=False, description="What to do when the provider interrupts a spot VM.")
     ] = OnInterruption.END
-    proof: WantedProof = ProofWish.AUTO
+    proof: WantedProof = ProofMode.AUTO
     on_gpu_failure: WantedOnGpuFailure = OnGpuFailure.NOTIFY
     idle: WantedIdle = None
-    benchmark: WantedBenchmark = BenchmarkWish.OFF
+    benchmark: WantedBenchmark = BenchmarkMode.OFF
     labels: Labels = Field(default_factory=dict)
     expiry_warnings_seconds: ExpiryWarnings = None
     quote_id: Annotated[
@@ -193,10 +193,7 @@ class NewLease(Body):
             )
         ),
     ] = None
-    tenant_id: Annotated[
-        str | None,
-        Field(max_length=40, description="The tenant to act for. Required for operators; other keys must not set it."),
-    ] = None
+    tenant_id: ActingTenant = None
 
 
 class LeasePatch(Body):
@@ -252,8 +249,10 @@ def new_lease(body: NewLease, quote: Quote | None = None) -> CreateLease:
     if quote is None:
         request = LeaseRequest.from_json(content)
     else:
-        given = {name: content[name] for name in body.model_fields_set & content.keys() if content[name] is not None}
-        request = quote.request_with(given if by_default else {"ssh_public_keys": [], **given})
+        overrides = {
+            name: content[name] for name in body.model_fields_set & content.keys() if content[name] is not None
+        }
+        request = quote.request_with(overrides if by_default else {"ssh_public_keys": [], **overrides})
         ssh_keys = quote.ssh_keys if by_default else ssh_keys
         max_cost = quote.max_cost if max_cost is None else max_cost
         expiry_warnings = quote.expiry_warnings if expiry_warnings is None else expiry_warnings

@@ -8,9 +8,9 @@ from fastapi import Depends, Query
 from pydantic import AfterValidator
 
 from app.api.schemas.base import Text, Timestamp
-from app.db.leases.lists import LeaseFilter, LeaseSort
 from app.domain.ids import is_typeid
 from app.domain.leases import TERMINAL, LeaseState
+from app.domain.list_filters import LeaseFilter, LeaseSort
 from app.services.errors import FieldError, InvalidRequest
 
 _MOST_IDS = 100
@@ -75,27 +75,27 @@ async def _filter(  # noqa: PLR0913, PLR0917 - one argument for each query param
         provider=provider,
         region=region,
         gpu_model=gpu_model,
-        labels=dict(one.split(":", 1) for one in label or ()),
+        labels=dict(pair.split(":", 1) for pair in label or ()),
         created_after=created_after,
         created_before=created_before,
         updated_since=updated_since,
     )
 
 
-def _states(wanted: Iterable[LeaseStateFilter]) -> frozenset[LeaseState]:
-    found: set[LeaseState] = set()
-    for one in wanted:
-        found |= _LIVE if one is LeaseStateFilter.NOT_TERMINAL else {LeaseState(one.value)}
-    return frozenset(found)
+def _states(filters: Iterable[LeaseStateFilter]) -> frozenset[LeaseState]:
+    states: set[LeaseState] = set()
+    for state_filter in filters:
+        states |= _LIVE if state_filter is LeaseStateFilter.NOT_TERMINAL else {LeaseState(state_filter.value)}
+    return frozenset(states)
 
 
-def _ids(wanted: Iterable[str]) -> tuple[str, ...]:
-    found = tuple(dict.fromkeys(part.strip() for one in wanted for part in one.split(",")))
-    if len(found) > _MOST_IDS:
+def _ids(values: Iterable[str]) -> tuple[str, ...]:
+    ids = tuple(dict.fromkeys(part.strip() for value in values for part in value.split(",")))
+    if len(ids) > _MOST_IDS:
         raise InvalidRequest(errors=[FieldError("#/query/ids", f"at most {_MOST_IDS} ids")])
-    if not all(is_typeid("lease", one) for one in found):
+    if not all(is_typeid("lease", lease_id) for lease_id in ids):
         raise InvalidRequest(errors=[FieldError("#/query/ids", "must be ids of leases")])
-    return found
+    return ids
 
 
 UseLeaseFilter = Annotated[LeaseFilter, Depends(_filter)]

@@ -8,7 +8,7 @@ from decimal import Decimal
 from functools import cache
 from typing import Any
 
-from app.api.http.responses import to_bytes
+from app.api.schemas.base import to_bytes
 from app.api.schemas.leases import AttemptOutcome
 from app.domain.lease_actions import Extension, extension_refusal, reboot_refusal, release_refusal
 from app.domain.leases import AttemptState, Desired, LeaseState

@@ -10,9 +10,9 @@ from app.api.schemas.costs import Cost, Estimate
 from app.api.schemas.gpu_truth import GpuHealth, GpuProof, Idleness, Utilization
 from app.api.schemas.hardware import GROWS, Gpu, Network, PlacedLocalDisk
 from app.api.schemas.placements import Image, Placement
-from app.domain.lease_requests import BenchmarkWish, IdleAction, OnGpuFailure, OnInterruption, ProofWish
+from app.domain.lease_requests import BenchmarkMode, IdleAction, OnGpuFailure, OnInterruption, ProofMode
 from app.domain.leases import AttemptState, Desired, LeaseState
-from app.domain.offerings import GpuVendor, Interconnect, Market, MarketWish
+from app.domain.offerings import GpuVendor, Interconnect, Market, MarketPreference
 from app.domain.reasons import Origin, ReasonCode
 
 PROVIDER_WORDS = (
@@ -67,7 +67,7 @@ class MemberRequest(View):
     min_vcpus: int | None
     min_memory_gib: int | None
     min_local_disk_gib: int | None
-    market: MarketWish
+    market: MarketPreference
     providers: list[str] | None
     regions: list[str] | None
     max_price_per_hour: str | None
@@ -81,12 +81,12 @@ class MemberRequest(View):
     allowed_cidrs: list[str] | None
     on_interruption: OnInterruption
     proof: Annotated[
-        ProofWish, Field(description=f"Whether the VM must prove its GPUs before the lease is active. {GROWS}")
+        ProofMode, Field(description=f"Whether the VM must prove its GPUs before the lease is active. {GROWS}")
     ]
     on_gpu_failure: Annotated[OnGpuFailure, Field(description=f"What happens when a GPU fails later. {GROWS}")]
     idle: Annotated[RequestedIdle | None, Field(description="What happens when all GPUs are idle. Null: nothing.")]
     benchmark: Annotated[
-        BenchmarkWish, Field(description=f"Whether the VM measures its GPUs at its first boot. {GROWS}")
+        BenchmarkMode, Field(description=f"Whether the VM measures its GPUs at its first boot. {GROWS}")
     ]
     labels: dict[str, str]
 
@@ -194,12 +194,12 @@ class Lease(View):
         ),
     ]
     key_id: Annotated[
-        str | None, Field(description="The API key that created the lease. Null: created by an earlier version.")
+        str | None, Field(description="The API key that created the lease. Null: it was rebuilt from tags.")
     ]
     group_id: Annotated[str | None, Field(description="The group that the lease is a member of. Null: none.")]
     rank: Annotated[int | None, Field(description="The rank in its group, from 0. Null: the lease is no member.")]
     quote_id: Annotated[str | None, Field(description="The quote that the lease was created from. Null: none.")]
-    estimate: Annotated[Estimate | None, Field(description="Null for queued leases that an earlier version created.")]
+    estimate: Annotated[Estimate | None, Field(description="Null: the lease was rebuilt from the tags of its VM.")]
     expiry_warnings_seconds: Annotated[
         list[int] | None,
         Field(description="When `lease.expiring_soon` is sent. Null: as the installation is configured."),
@@ -260,8 +260,8 @@ class AttemptOffering(View):
     gpu: Gpu
     vcpus: int
     memory_gib: float
-    local_disk_gib: PlacedLocalDisk = None
-    network: Network | None = None
+    local_disk_gib: PlacedLocalDisk
+    network: Network
     price_per_hour: Money
     image: Image
 

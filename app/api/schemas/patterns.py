@@ -41,8 +41,8 @@ MONTH = Pattern(r"^2[0-9]{3}-(0[1-9]|1[0-2])$", "must be a month such as 2026-11
 
 RULES = MappingProxyType(
     {
-        one.regex: one.rule
-        for one in (
+        pattern.regex: pattern.rule
+        for pattern in (
             NAME,
             GPU_MODEL,
             INSTANCE_TYPE,

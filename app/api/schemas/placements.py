@@ -35,19 +35,19 @@ class Placement(View):
     gpu: Gpu
     vcpus: int
     memory_gib: float
-    local_disk_gib: PlacedLocalDisk = None
-    network: Network | None = None
+    local_disk_gib: PlacedLocalDisk
+    network: Network
     price_per_hour: Money
     image: Image
     instance_id: str | None
     extendable: Annotated[
         bool,
         Field(description="False: the cloud deletes the VM at the lease's end, and `extend` returns `not_extendable`."),
-    ] = True
-    reservation: Annotated[str | None, Field(description="Null outside the market `reserved`.")] = None
+    ]
+    reservation: Annotated[str | None, Field(description="Null outside the market `reserved`.")]
     reserved_until: Annotated[
         Moment | None, Field(description="The latest end of the lease, because its reservation ends. Null: no limit.")
-    ] = None
+    ]
     queued_at_provider: Annotated[
         Moment | None, Field(description="Since when the VM waits in the provider's own queue. Null once it runs.")
-    ] = None
+    ]

@@ -4,15 +4,16 @@ from typing import Annotated, Any
 
 from pydantic import ConfigDict, Field, WithJsonSchema
 
-from app.api.schemas.base import Body, Text, View
+from app.api.schemas.base import Body, Moment, Money, Text, View
 from app.api.schemas.field_rules import exactly_one
 from app.api.schemas.hardware import GROWS
 from app.api.schemas.lease_bodies import Ttl
-from app.domain.offerings import GpuVendor, Interconnect, MarketWish
+from app.api.schemas.offerings import Offering
+from app.domain.offerings import GpuVendor, Interconnect, MarketPreference
 from app.domain.sizing.memory import Optimizer, Precision, Sharding, SizingTask
 from app.domain.sizing.shapes import FEWEST_PARAMETERS, MOST_PARAMETERS
 from app.services.errors import FieldError, InvalidRequest
-from app.services.sizings import SizingRequest
+from app.services.offerings.sizings import SizingRequest
 
 _MOST_TOKENS = 10_000_000
 _MOST_MEMBERS = 500
@@ -82,8 +83,8 @@ class NewSizing(Body):
         bool, Field(description="Training: store the input of each layer and compute the rest again.")
     ] = True
     lora_rank: Annotated[int, Field(ge=1, le=1024, description="`finetuning_lora`: the rank of the adapters.")] = 16
-    market: Annotated[MarketWish, Field(strict=False, description="The market of the lease in the response.")] = (
-        MarketWish.ON_DEMAND
+    market: Annotated[MarketPreference, Field(strict=False, description="The market of the lease in the response.")] = (
+        MarketPreference.ON_DEMAND
     )
     ttl_seconds: Annotated[Ttl, Field(description="The term of the lease in the response.")] = 3600
     tenant_id: Annotated[
@@ -138,7 +139,7 @@ class SizedLease(View):
     """A body for `POST /v1/leases` and `POST /v1/leases/plan`."""
 
     gpu: SizedGpus
-    market: MarketWish
+    market: MarketPreference
     ttl_seconds: int
     disk_gib: Annotated[int, Field(description="Room for the system and the model's files.")]
     tenant_id: str | None
@@ -159,3 +160,25 @@ def sizing_request(body: NewSizing) -> SizingRequest:
         ttl_seconds=body.ttl_seconds,
         tenant_id=body.tenant_id,
     )
+
+
+class SizedOffering(Offering):
+    """An offering for the proposed lease."""
+
+    rate_per_hour: Annotated[
+        Money, Field(description="USD for `lease` there: the VM, its network disks and its public address.")
+    ]
+
+
+class Sizing(View):
+    """How much GPU memory a model needs, and which GPUs have it. `fits` and `offerings` begin with the cheapest."""
+
+    task: Annotated[SizingTask, Field(description="What the GPUs do with the model. " + GROWS)]
+    precision: Annotated[Precision, Field(description="The format in which the weights are stored. " + GROWS)]
+    model: SizedModel
+    bytes: Annotated[SizingBytes, Field(description="GPU memory by part, for one GPU that has everything.")]
+    assumptions: Annotated[list[str], Field(description="What the figures assume, in sentences.")]
+    fits: Annotated[list[SizingFit], Field(description="The classes of GPUs that have the memory, the cheapest first.")]
+    offerings: Annotated[list[SizedOffering], Field(description="The cheapest instance types: at most five.")]
+    lease: Annotated[SizedLease | None, Field(description="A request for the cheapest one. Null: none can be had.")]
+    as_of: Moment

@@ -4,9 +4,9 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from app.api.schemas.base import Body, Moment, Name, Page, View
+from app.api.schemas.base import ActingTenant, Body, Moment, Name, Page, View
 from app.domain.ssh_keys import LARGEST_SSH_KEYS
-from app.services.ssh_key_format import ssh_public_key
+from app.services.tenants.ssh_key_format import ssh_public_key
 
 _EXAMPLE = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl me@laptop"
 
@@ -31,10 +31,7 @@ class NewSshKey(Body):
     name: Annotated[Name, Field(description="Unique within the tenant.")]
     public_key: PublicKey
     default: IsDefault = False
-    tenant_id: Annotated[
-        str | None,
-        Field(max_length=40, description="The tenant to act for. Required for operators; other keys must not set it."),
-    ] = None
+    tenant_id: ActingTenant = None
 
 
 class SshKeyPatch(Body):

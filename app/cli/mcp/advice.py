@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping
 
-from app.cli.errors import CliError, ProblemError, Unanswered
-from app.cli.output import printable
-from app.cli.problem_view import causes
+from app.cli.errors import CliError, FailedCall, ProblemError
+from app.cli.render.output import printable
+from app.cli.render.problems import causes
 
 _AGAIN = "Call the tool again with the same arguments: a repeated create_lease makes no second lease."
 
@@ -47,7 +47,7 @@ def explained(error: CliError) -> str:
     return "\n".join([*lines, *_maybe(error.unanswered), *([f"What to do: {advice}"] if advice else [])])
 
 
-def _maybe(change: Unanswered | None) -> list[str]:
+def _maybe(change: FailedCall | None) -> list[str]:
     """What a person needs to find the result of a change whose answer was lost."""
     if change is None:
         return []

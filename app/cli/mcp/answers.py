@@ -5,12 +5,12 @@ from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, Field
 
-from app.cli import times
-from app.cli.budgets import scope
 from app.cli.errors import Json
-from app.cli.lease_views import ends, reason
-from app.cli.output import at
-from app.cli.texts import exclusion_text, gpus
+from app.cli.money.budgets import scope
+from app.cli.render import times
+from app.cli.render.output import at
+from app.cli.render.states import ends, reason
+from app.cli.render.texts import exclusion_text, gpus
 
 _MOST_CANDIDATES = 5
 

@@ -71,11 +71,11 @@ class LeaseArguments:
 
     def body(self) -> Json:
         """As the API takes it. What has its default is left out, so that a quote can give it."""
-        given = {field.name: value for field in fields(self) if (value := getattr(self, field.name)) != field.default}
-        details = {"count": given.pop("gpu_count", 1), "memory_gib": given.pop("gpu_memory_gib", None)}
-        if (model := given.pop("gpu_model", None)) is not None:
-            given["gpu"] = {"model": model} | {name: value for name, value in details.items() if value is not None}
-        return given
+        members = {field.name: value for field in fields(self) if (value := getattr(self, field.name)) != field.default}
+        details = {"count": members.pop("gpu_count", 1), "memory_gib": members.pop("gpu_memory_gib", None)}
+        if (model := members.pop("gpu_model", None)) is not None:
+            members["gpu"] = {"model": model} | {name: value for name, value in details.items() if value is not None}
+        return members
 
 
 def flat(tool: Callable[..., Any]) -> Callable[..., Any]:
@@ -92,11 +92,15 @@ def flat(tool: Callable[..., Any]) -> Callable[..., Any]:
         return tool(**{name: LeaseArguments(**{each: values.pop(each) for each in names}), **values})
 
     rest = [
-        _keyword(one.name, one.annotation, one.default) for one in signature.parameters.values() if one.name != name
+        _keyword(parameter.name, parameter.annotation, parameter.default)
+        for parameter in signature.parameters.values()
+        if parameter.name != name
     ]
     parameters = [*_fields(), *rest]
     run.__signature__ = signature.replace(parameters=parameters)  # pyrefly: ignore[missing-attribute]  # inspect's documented way
-    run.__annotations__ = {one.name: one.annotation for one in parameters} | {"return": signature.return_annotation}
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters} | {
+        "return": signature.return_annotation
+    }
     return run
 
 

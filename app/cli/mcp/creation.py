@@ -5,8 +5,8 @@ import json
 from typing import TYPE_CHECKING
 
 from app.cli.errors import Json
-from app.cli.lease_views import ends
 from app.cli.paths import path_of
+from app.cli.render.states import ends
 
 if TYPE_CHECKING:
     from app.cli.client import Api

@@ -4,24 +4,17 @@ from collections.abc import Iterable, Iterator, Mapping
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
-from app.cli import budgets
-from app.cli.errors import ApiError, Json
-from app.cli.output import at
+from app.cli.errors import Json
+from app.cli.money import budgets
+from app.cli.render.output import at
 
 if TYPE_CHECKING:
     from app.cli.client import Api
 
-_NOT_FOUND = 404
-
 
 def all_budgets(api: "Api") -> list[Json]:
-    """The budgets that the key can read. An API of an earlier version has none."""
-    try:
-        return list(api.page(budgets.PATH)["items"])
-    except ApiError as error:
-        if error.status == _NOT_FOUND:
-            return []
-        raise
+    """The budgets that the key can read."""
+    return list(api.page(budgets.PATH)["items"])
 
 
 def tightest(items: Iterable[Json], owner: Json, labels: Mapping[str, str]) -> Json | None:

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 
-from app.cli import lookup, quotes, times
+from app.cli import lookup
 from app.cli.errors import Json
+from app.cli.leases import quotes
 from app.cli.mcp.answers import (
     Budget,
     BudgetsAnswer,
@@ -25,6 +26,7 @@ from app.cli.mcp.arguments import LeaseArguments
 from app.cli.mcp.creation import PATH, LeaseCreation
 from app.cli.mcp.remaining import all_budgets, tightest
 from app.cli.paths import path_of
+from app.cli.render import times
 
 if TYPE_CHECKING:
     from app.cli.client import Api
@@ -53,8 +55,8 @@ class Tools:
         with self.connect() as api:
             request = request.with_labels(self.labels)
             document = api.post(f"{PATH}/plan", request.body())
-            found = PlanAnswer.fields_of(document, request.ttl_seconds)
-            return PlanAnswer(**found, remaining_budget=_left_for_new(api, request.labels))
+            members = PlanAnswer.fields_of(document, request.ttl_seconds)
+            return PlanAnswer(**members, remaining_budget=_left_for_new(api, request.labels))
 
     def quote(self, request: LeaseArguments) -> QuoteAnswer:
         """Get a price for a lease that holds for 15 minutes. Creates no lease and costs nothing."""
@@ -63,9 +65,9 @@ class Tools:
             document = api.create(quotes.PATH, request.body())
             prices = {name: document[name] for name in ("total", "valid_until")}
             prices["price_per_hour"] = document["rate_per_hour"]
-            found = PlanAnswer.fields_of(document["plan"], request.ttl_seconds)
+            members = PlanAnswer.fields_of(document["plan"], request.ttl_seconds)
             remaining = _left_for_new(api, request.labels)
-            return QuoteAnswer(**found, **prices, quote_id=document["id"], remaining_budget=remaining)
+            return QuoteAnswer(**members, **prices, quote_id=document["id"], remaining_budget=remaining)
 
     def create_lease(
         self,

@@ -19,7 +19,7 @@ Convert = Callable[[Any], Any]
 _MOST_STATEMENTS = 1000
 
 
-class Direct:
+class DirectStatement:
     """A compiled statement. Later executions have parameters of the same names as `parameters`."""
 
     def __init__(self, statement: ClauseElement, parameters: Mapping[str, Any], dialect: Dialect) -> None:
@@ -50,8 +50,8 @@ class Direct:
             self._describe(cursor.description or ())  # psycopg makes it anew at each look
         if not self.columns:
             return []
-        found: list[Sequence[Any]] = cursor.fetchall()
-        return [self._read(list(row)) for row in found] if self._readers else found
+        rows: list[Sequence[Any]] = cursor.fetchall()
+        return [self._read(list(row)) for row in rows] if self._readers else rows
 
     def _written(self, name: str, value: Any) -> Any:
         writer = self._writers.get(name)
@@ -73,10 +73,10 @@ class Direct:
         return row
 
 
-class Fetched(NamedTuple):
+class QueryResult(NamedTuple):
     """What an execution returned. `rowcount`: of rows that it has changed or found, as the server says."""
 
-    direct: Direct
+    direct: DirectStatement
     rows: list[Sequence[Any]]
     rowcount: int
 
@@ -88,19 +88,19 @@ class Fetched(NamedTuple):
 class FetchedResult(IteratorResult[Any]):
     """A result whose rows have been read, with all that SQLAlchemy's results can do."""
 
-    def __init__(self, fetched: Fetched) -> None:
+    def __init__(self, fetched: QueryResult) -> None:
         super().__init__(SimpleResultMetaData(fetched.direct.columns or ()), iter(fetched.rows))
         self.rowcount = fetched.rowcount
 
 
-_KNOWN: LRUCache[Any, Direct] = LRUCache(_MOST_STATEMENTS)
+_KNOWN: LRUCache[Any, DirectStatement] = LRUCache(_MOST_STATEMENTS)
 
 
-def _direct(asked: Bound[Any], dialect: Dialect) -> Direct:
+def _direct(asked: Bound[Any], dialect: Dialect) -> DirectStatement:
     key = (asked.statement, *asked.parameters)
     known = _KNOWN.get(key)
     if known is None:
-        known = _KNOWN[key] = Direct(asked.statement, asked.parameters, dialect)
+        known = _KNOWN[key] = DirectStatement(asked.statement, asked.parameters, dialect)
     return known
 
 
@@ -115,21 +115,21 @@ class DirectConnection(Connection):
             return super().execute(statement, parameters, execution_options=execution_options)
         return cast(CursorResult[Any], FetchedResult(self.fetch(Bound(statement, parameters))))
 
-    def fetch(self, asked: Bound[Any]) -> Fetched:
+    def fetch(self, asked: Bound[Any]) -> QueryResult:
         """Executes one statement. Raises SQLAlchemy's exceptions; a connection that is lost leaves the pool."""
         direct = _direct(asked, self.dialect)
         values = direct.values(asked.parameters)
         cursor = self.connection.cursor()
         try:
             cursor.execute(direct.sql, values)
-            return Fetched(direct, direct.fetch(cursor), cursor.rowcount)
+            return QueryResult(direct, direct.fetch(cursor), cursor.rowcount)
         except psycopg.Error as error:
             self._handle_dbapi_exception(error, direct.sql, values, cursor, None)
         finally:
             cursor.close()
 
 
-def fetch_at_once(engine: Engine, asked: Bound[Any]) -> Fetched:
+def fetch_at_once(engine: Engine, asked: Bound[Any]) -> QueryResult:
     """Executes one statement in a transaction of its own. Raises what `DirectConnection.fetch` does."""
     try:
         pooled = engine.raw_connection()

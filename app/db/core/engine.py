@@ -17,7 +17,7 @@ from sqlalchemy import Row, event, exc
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
 from app.db.core.api_errors import BREAKS, is_lost, opening, sqlstate, translated
-from app.db.core.compiled import Compiled, CompiledCache
+from app.db.core.compiled import Compiled, CompiledCache, Query, within_tenant
 from app.db.core.connections import (
     API_ROLE,
     API_SESSION,
@@ -28,7 +28,6 @@ from app.db.core.connections import (
     new_marker,
     session_problem,
 )
-from app.db.core.reads import Query, within_tenant
 from app.db.core.server_state import (
     READ_ONLY,
     Info,
@@ -38,7 +37,7 @@ from app.db.core.server_state import (
     opened_read_only,
 )
 from app.db.core.session_limits import IDLE_IN_TRANSACTION_SECONDS
-from app.db.core.statements import AnySelect
+from app.db.core.sql import AnySelect
 from app.db.core.tenant_scope import EVERY_TENANT, TENANT
 from app.db.core.urls import async_url
 from app.domain.ids import is_typeid

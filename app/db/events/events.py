@@ -6,11 +6,10 @@ from typing import Any
 from sqlalchemy import CTE, BigInteger, ColumnElement, Executable, Text, Update, bindparam, or_, select, text, update
 from sqlalchemy.dialects.postgresql import Insert, insert
 
-from app.db.core.column_types import Json
 from app.db.core.ids import new_id
 from app.db.core.prepared import Bound
-from app.db.core.statements import AnySelect
-from app.db.operations import cluster
+from app.db.core.sql import AnySelect, Json
+from app.db.schema import cluster
 from app.db.schema.tables import event, installation
 from app.domain.event_parts import EventData
 from app.domain.ids import TenantId
@@ -56,7 +55,7 @@ def _append(changed: CTE, event_id: _Value, data: _Value, request_id: _Value) ->
     return insert(event).from_select(columns, values).add_cte(changed)
 
 
-def told(new: NewEvent) -> dict[str, Any]:
+def event_parameters(new: NewEvent) -> dict[str, Any]:
     """The parameters of `append_to_leases` for `new`."""
     return {
         "event_id": new_id("event"),

@@ -5,11 +5,10 @@ from datetime import datetime
 
 from sqlalchemy import ARRAY, Text, Update, and_, bindparam, func, literal, literal_column, select, update
 
-from app.db.core.column_types import Json, Time
 from app.db.core.prepared import Bound
-from app.db.core.statements import AnySelect
+from app.db.core.sql import AnySelect, Json, Time
 from app.db.schema.tables import usage_record, webhook
-from app.domain.webhook_formats import MeterMessage, WebhookFormat
+from app.domain.webhooks.formats import MeterMessage, WebhookFormat
 
 _SHOWN = (
     *("tenant_id", "lease_id", "lease_name", "attempt_id", "n", "key_id", "labels", "starts_at", "revision"),
@@ -51,7 +50,9 @@ def new_records(hours: Collection[tuple[str, datetime]]) -> Bound[AnySelect]:
     A webhook receives hours that end after its creation. The webhooks are locked against deletion.
     """
     ordered = sorted(hours)
-    return Bound(_NEW_RECORDS, {"tenants": [one for one, _ in ordered], "starts": [start for _, start in ordered]})
+    return Bound(
+        _NEW_RECORDS, {"tenants": [tenant_id for tenant_id, _ in ordered], "starts": [start for _, start in ordered]}
+    )
 
 
 def hurry(webhook_ids: Collection[str]) -> Update:

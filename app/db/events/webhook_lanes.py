@@ -26,9 +26,9 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import Insert, insert
 
 from app.db.core.prepared import Bound
-from app.db.core.statements import AnySelect
+from app.db.core.sql import AnySelect
 from app.db.schema.tables import event, lease, webhook, webhook_delivery, webhook_secret
-from app.domain.webhooks import TEST
+from app.domain.webhooks.signature import TEST
 
 _PENDING = webhook_delivery.c.state == "pending"
 _OVER = webhook_delivery.c.gives_up_at <= func.now()

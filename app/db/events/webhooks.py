@@ -6,7 +6,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Delete, Update, delete, func, select, update
 from sqlalchemy.dialects.postgresql import Insert, insert
 
-from app.db.core.statements import AnyInsert, AnySelect
+from app.db.core.sql import AnyInsert, AnySelect
 from app.db.core.tenant_scope import owned
 from app.db.schema.tables import installation, webhook, webhook_delivery, webhook_secret
 
@@ -63,7 +63,7 @@ def page(*, tenant_id: str | None, after: str | None, limit: int) -> AnySelect:
 def change(webhook_id: str, values: dict[str, Any], *, within: str | None) -> Update:
     """Writes `values` and increments the version."""
     stamp = {"version": webhook.c.version + 1, "updated_at": func.now()}
-    return _one(webhook_id, within).values({**values, **stamp})
+    return _update_webhook(webhook_id, within).values({**values, **stamp})
 
 
 def begin_anew() -> dict[str, Any]:
@@ -73,7 +73,7 @@ def begin_anew() -> dict[str, Any]:
 
 def hurry(webhook_id: str, *, within: str | None) -> Update:
     """Makes pending deliveries due at once, however long the receiver has been unreachable."""
-    return _one(webhook_id, within).values(**at_once())
+    return _update_webhook(webhook_id, within).values(**at_once())
 
 
 def remove(webhook_id: str, *, within: str | None) -> Delete:
@@ -138,7 +138,7 @@ def test_pending(webhook_id: str, event_type: str, *, within: str | None) -> Any
     )
 
 
-def _one(webhook_id: str, within: str | None) -> Update:
+def _update_webhook(webhook_id: str, within: str | None) -> Update:
     return update(webhook).where(webhook.c.id == webhook_id, owned(webhook.c.tenant_id, within))
 
 

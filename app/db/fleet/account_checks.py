@@ -7,7 +7,7 @@ from sqlalchemy import Interval, Text, bindparam, func, or_, select
 from sqlalchemy.dialects.postgresql import Insert, insert
 
 from app.db.core.prepared import Bound
-from app.db.core.statements import AnyInsert, AnySelect
+from app.db.core.sql import AnyInsert, AnySelect
 from app.db.schema.tables import account, account_check
 from app.domain.account_checks import AccountCheck, failures
 

@@ -29,9 +29,8 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import JSONB, Insert, insert
 from sqlalchemy.sql.dml import ReturningUpdate
 
-from app.db.core.column_types import Json
 from app.db.core.prepared import Bound, plain, setting
-from app.db.core.statements import AnySelect
+from app.db.core.sql import AnySelect, Json
 from app.db.fleet.cool_offs import IS_SILENT
 from app.db.schema.tables import account, account_region, attempt, installation, lease
 from app.domain.cool_off import LONGEST_BLOCK, SHORTEST_BLOCK
@@ -216,11 +215,11 @@ def account_failed(name: str, state: str, error: Mapping[str, Any]) -> Bound[Upd
 @cache
 def _region_failed(*, silent: bool) -> ReturningUpdate[*tuple[Any, ...]]:
     since = func.coalesce(account_region.c.last_error["since"], func.to_jsonb(func.now()))
-    kept = _ERROR.op("||")(func.jsonb_build_object("since", since)) if silent else _ERROR
+    error = _ERROR.op("||")(func.jsonb_build_object("since", since)) if silent else _ERROR
     statement: ReturningUpdate[*tuple[Any, ...]] = (
         update(account_region)
         .where(account_region.c.account == _NAMED, account_region.c.region == bindparam("in_region", type_=Text))
-        .values(last_error=kept)
+        .values(last_error=error)
         .returning(IS_SILENT.label("is_silent"), account_region.c.last_error["since"].astext.label("since"))
     )
     return statement

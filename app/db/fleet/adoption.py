@@ -7,7 +7,7 @@ from sqlalchemy import Executable, Text, Update, bindparam, func, select, text, 
 from sqlalchemy.dialects.postgresql import Insert, insert
 
 from app.db.core.prepared import Bound
-from app.db.core.statements import AnySelect
+from app.db.core.sql import AnySelect
 from app.db.fleet.offerings import TYPE_COLUMNS
 from app.db.schema.tables import attempt, lease, offering, orphan, tenant
 from app.domain.ids import LeaseId, TenantId
@@ -61,28 +61,30 @@ def rebuild_attempts(rows: list[dict[str, Any]]) -> Insert:
 
 _FORCE = text(
     """
-    INSERT INTO quota AS q (tenant_id, resource, used)
-    SELECT CAST(:tenant_id AS text), r.resource, r.amount
-    FROM unnest(CAST(:resources AS text[]), CAST(:amounts AS numeric[])) AS r (resource, amount) ORDER BY r.resource
-    ON CONFLICT (tenant_id, resource) DO UPDATE SET used = q.used + excluded.used
+    UPDATE quota q SET used = q.used + r.amount
+    FROM unnest(CAST(:resources AS text[]), CAST(:amounts AS numeric[])) AS r (resource, amount)
+    WHERE q.tenant_id = :tenant_id AND q.resource = r.resource
     """
 )
 
 
 def force_quota(tenant_id: TenantId, amounts: Mapping[str, Any]) -> Executable:
-    """Counts what runs, whatever the limit: the VM is there. Follow it with `quotas.remember`."""
+    """Counts what runs, whatever the limit: the VM is there.
+
+    Call it after `quotas.lock_all`, and follow it with `quotas.remember`.
+    """
     return _FORCE.bindparams(tenant_id=tenant_id, resources=list(amounts), amounts=list(amounts.values()))
 
 
-def _one(account: str, region: str, instance_id: str) -> Any:
+def _is_orphan(account: str, region: str, instance_id: str) -> Any:
     return tuple_(orphan.c.account, orphan.c.region, orphan.c.instance_id) == tuple_(account, region, instance_id)
 
 
 def adopted(account: str, region: str, instance_id: str) -> Update:
     """The VM has its lease again."""
-    return update(orphan).where(_one(account, region, instance_id)).values(state="adopted", gone_at=func.now())
+    return update(orphan).where(_is_orphan(account, region, instance_id)).values(state="adopted", gone_at=func.now())
 
 
 def not_adopted(account: str, region: str, instance_id: str, why: str) -> Update:
     """It stays an orphan, and says why."""
-    return update(orphan).where(_one(account, region, instance_id)).values(adopt_error=why)
+    return update(orphan).where(_is_orphan(account, region, instance_id)).values(adopt_error=why)

@@ -6,7 +6,7 @@ from typing import Any
 from sqlalchemy import Delete, delete, func, select
 from sqlalchemy.dialects.postgresql import Insert, insert
 
-from app.db.core.statements import AnySelect
+from app.db.core.sql import AnySelect
 from app.db.schema.tables import bad_gpu
 
 

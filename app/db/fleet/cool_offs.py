@@ -5,8 +5,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Table, and_, case, cast, func, literal, select, true
 
-from app.db.core.column_types import Time
-from app.db.core.statements import AnySelect
+from app.db.core.sql import AnySelect, Time
 from app.db.schema.tables import account, account_region, offering
 from app.domain.cool_off import CoolOffReason
 

@@ -7,14 +7,13 @@ from typing import Any
 from sqlalchemy import Boolean, Double, Text, TextClause, bindparam, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from app.db.core.column_types import Json
 from app.db.core.prepared import Bound
-from app.db.core.statements import AnyInsert
+from app.db.core.sql import AnyInsert, Json
 from app.db.events.events import NewEvent
 from app.db.leases.transitions import write
 from app.domain.events import LeaseBenchmark
-from app.domain.gpu_benchmarks import REPORTS_NEEDED, Benchmark, MeasuredPerformance
-from app.domain.gpu_checks import TENANTS_NEEDED
+from app.domain.gpus.benchmarks import REPORTS_NEEDED, Benchmark, MeasuredPerformance
+from app.domain.gpus.checks import TENANTS_NEEDED
 from app.domain.ids import LeaseId
 
 # A report with more GPUs than the VM has is refused as a whole: one VM must not count for many.
@@ -62,7 +61,7 @@ async def store_benchmark(
     """
     row = (await connection.execute(*insertion(attempt_id, benchmark, is_evidence=is_evidence))).first()
     if row is not None:
-        await connection.execute(*told(row, benchmark))
+        await connection.execute(*append_event(row, benchmark))
     return row is not None
 
 
@@ -83,7 +82,7 @@ def insertion(attempt_id: str, benchmark: Benchmark, *, is_evidence: bool) -> Bo
     )
 
 
-def told(row: Any, benchmark: Benchmark) -> Bound[AnyInsert]:
+def append_event(row: Any, benchmark: Benchmark) -> Bound[AnyInsert]:
     """Records the event. `row`: of `insertion`, in the same transaction."""
     event = LeaseBenchmark(
         n=row.n,

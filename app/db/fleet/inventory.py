@@ -23,9 +23,8 @@ from sqlalchemy import (
     update,
 )
 
-from app.db.core.column_types import Time
 from app.db.core.prepared import Bound, Shape, plain, setting, shape
-from app.db.core.statements import AnySelect
+from app.db.core.sql import AnySelect, Time
 from app.db.schema.tables import account_region, attempt, lease
 from app.domain.ids import AttemptId, LeaseId
 from app.domain.inventory import Row
@@ -144,7 +143,7 @@ _OBSERVED = text(
 )
 
 
-class Observed:
+class ObservationBatch:
     """Columns of one bulk write of observations, filled row by row."""
 
     def __init__(self) -> None:
@@ -224,10 +223,10 @@ def _in_order(table: Table) -> AnySelect:
     return select(locked.cte("locked").c.id)
 
 
-def found(rows: Sequence[tuple[str, str, VmState, str | None, str | None, str | None]]) -> Bound[Executable]:
+def record_found_vms(rows: Sequence[tuple[str, str, VmState, str | None, str | None, str | None]]) -> Bound[Executable]:
     """VMs of sends whose answer never came.
 
-    Rows: (attempt id, instance id, state, reason as in `Observed.add`, public ip, private ip).
+    Rows: (attempt id, instance id, state, reason as in `ObservationBatch.add`, public ip, private ip).
     """
     ids, instances, states, reasons, publics, privates = (list(column) for column in zip(*rows, strict=True))
     return Bound(
@@ -299,8 +298,8 @@ def retagged(rows: Sequence[tuple[str, datetime, datetime | None]]) -> Bound[Exe
     Rows: (lease id, deadline last written, deadline shown). A worker that has written the tag since the comparison
     takes precedence: the statement leaves its lease unchanged.
     """
-    ids, applied, shown = (list(column) for column in zip(*rows, strict=True))
-    return Bound(_RETAGGED, {"ids": ids, "applied": applied, "shown": shown})
+    ids, applied, tagged = (list(column) for column in zip(*rows, strict=True))
+    return Bound(_RETAGGED, {"ids": ids, "applied": applied, "shown": tagged})
 
 
 NO_NOTICE_YET = and_(lease.c.interruption.is_(None), lease.c.ended_at.is_(None))

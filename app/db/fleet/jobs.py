@@ -31,16 +31,18 @@ from sqlalchemy.sql.dml import ReturningUpdate
 
 from app.db.core.prepared import Bound
 from app.db.leases.process_locks import claim_ids
-from app.db.operations import cluster
+from app.db.schema import cluster
 from app.db.schema.tables import periodic_job, worker_heartbeat
 
-_HEARTBEAT_KEPT = timedelta(hours=1)
+_HEARTBEAT_KEPT = timedelta(days=1)
 DEADMAN = "deadman"
 """Name and kind of the heartbeat of `gpulease deadman`, which is no process of this installation."""
 
 
 ALIVE_FOR = timedelta(seconds=15)
 """A process without a heartbeat for this long counts as ended. A process sends one every two seconds."""
+MISSING_AFTER = timedelta(minutes=1)
+"""When no process of a kind has sent a heartbeat for this long, gpulease notifies the operators."""
 
 _COLUMNS = ("name", "kind", "account", "region", "interval_seconds")
 _ENSURE = text(
@@ -55,8 +57,8 @@ _ENSURE = text(
 
 def ensure(rows: Iterable[Mapping[str, Any]]) -> Bound[TextClause]:
     """Inserts the rows (name, kind, account, region, interval_seconds) that are missing."""
-    given = list(rows)
-    return Bound(_ENSURE, {column: [row[column] for row in given] for column in _COLUMNS})
+    jobs = list(rows)
+    return Bound(_ENSURE, {column: [row[column] for row in jobs] for column in _COLUMNS})
 
 
 _KEEP_ONLY = delete(periodic_job).where(
@@ -79,8 +81,8 @@ def claim_due(
     seconds since the job last succeeded, None if it never did. `soonest`: seconds until the first of these jobs is due,
     None if there is none. `name` is None when no job is due.
     """
-    given = {"hold": timedelta(seconds=hold_seconds), "kinds": sorted(kinds), "not_at": sorted(not_at)}
-    return Bound(_claim_due(number), given)
+    parameters = {"hold": timedelta(seconds=hold_seconds), "kinds": sorted(kinds), "not_at": sorted(not_at)}
+    return Bound(_claim_due(number), parameters)
 
 
 _FREE = (
@@ -148,10 +150,10 @@ def done(name: str, claim_id: UUID, *, again_in: float, error: str | None) -> Bo
     A job that was hurried during its run keeps the hurried time. The run may have read its data before the change that
     the hurry was for.
     """
-    given = {"job": name, "claim": claim_id, "again_in": timedelta(seconds=again_in), "error": error}
+    parameters = {"job": name, "claim": claim_id, "again_in": timedelta(seconds=again_in), "error": error}
     if error is None:
-        return Bound(_SUCCEEDED, given)
-    return Bound(_DONE, given)
+        return Bound(_SUCCEEDED, parameters)
+    return Bound(_DONE, parameters)
 
 
 _DONE = (
@@ -206,11 +208,22 @@ _BEAT = (
     .values(name=bindparam("process", type_=Text), kind=bindparam("kind_of_process", type_=Text))
     .on_conflict_do_update(index_elements=[worker_heartbeat.c.name], set_={"seen_at": func.now()})
 )
+_BEAT_AT_HOST = _BEAT.values(host=bindparam("host_of_process", type_=Text))
 
 
 def beat(name: str, kind: str) -> Bound[Insert]:
-    """Records a heartbeat of a process."""
+    """Records a heartbeat of what is no process of this installation."""
     return Bound(_BEAT, {"process": name, "kind_of_process": kind})
+
+
+def beat_at(host: str, name: str, kind: str) -> Bound[Insert]:
+    """Records a heartbeat of a process at a host."""
+    return Bound(_BEAT_AT_HOST, {"process": name, "kind_of_process": kind, "host_of_process": host})
+
+
+def forget_heartbeat(name: str) -> Delete:
+    """Deletes the heartbeat of a process that stops. One that is killed leaves it, which shows a lost host."""
+    return delete(worker_heartbeat).where(worker_heartbeat.c.name == name)
 
 
 def forget_dead_workers() -> Delete:

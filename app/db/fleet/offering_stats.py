@@ -24,15 +24,15 @@ from sqlalchemy import (
     update,
 )
 
-from app.db.core.column_types import Time
 from app.db.core.prepared import Bound
+from app.db.core.sql import Time
 from app.db.schema.tables import offering, reservation
 from app.domain.cool_off import FORGEABLE, CoolOffPause
 from app.domain.offerings import OfferingKey
 
 _COOL_OFF_DOUBLINGS = 5
 _REMEMBERED = 32
-"""So many tries of an offering are remembered in full; then they count half, and new ones tell more than old ones."""
+"""The most tries of an offering that count in full. Beyond it all counts are halved, so that new tries weigh more than old ones."""
 
 
 class _Statements(NamedTuple):
@@ -127,12 +127,12 @@ def cool_off(key: OfferingKey, pause: CoolOffPause, *, code: str | None, tenant_
     tenants once VMs of two of them have said so, no more than `pause.longest` apart.
     """
     statements, here = _of(key)
-    given = {"seconds": pause.seconds, "longest": pause.longest, "why": str(pause.reason), "code": code}
+    parameters = {"seconds": pause.seconds, "longest": pause.longest, "why": str(pause.reason), "code": code}
     if pause.reason not in FORGEABLE:
-        return Bound(statements.cool_off, {**here, **given})
+        return Bound(statements.cool_off, {**here, **parameters})
     if tenant_id is None:
         raise ValueError(f"{pause.reason} is the word of one tenant: name it")
-    return Bound(statements.suspect, {**here, **given, "tenant_id": tenant_id})
+    return Bound(statements.suspect, {**here, **parameters, "tenant_id": tenant_id})
 
 
 def launched(key: OfferingKey, times: int = 1, *, sent_at: datetime | None) -> Bound[Update]:

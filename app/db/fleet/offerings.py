@@ -26,9 +26,9 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import Insert, insert
 
 from app.db.core.prepared import Bound
-from app.db.core.recordset import ROWS, recordset
-from app.db.core.statements import AnySelect
+from app.db.core.sql import ROWS, AnySelect, recordset
 from app.db.fleet.cool_offs import cool_off, in_region, is_configured
+from app.db.fleet.cordons import is_cordoned
 from app.db.schema.tables import account, account_region, offering, part_price
 from app.domain.offerings import (
     CoolOff,
@@ -75,9 +75,9 @@ def _save_offerings() -> Insert:
     statement = insert(offering).from_select(names, select(*(row.c[name] for name in names)))
     new = statement.excluded
     outlived = and_(offering.c.price_live, not_(new.price_live), offering.c.price_as_of >= new.price_as_of)
-    kept = or_(new.price_per_hour.is_(None), outlived)
+    keeps_price = or_(new.price_per_hour.is_(None), outlived)
     changes: dict[str, Any] = {name: new[name] for name in _FACTS}
-    prices = {name: case((kept, offering.c[name]), else_=new[name]) for name in _PRICE}
+    prices = {name: case((keeps_price, offering.c[name]), else_=new[name]) for name in _PRICE}
     return statement.on_conflict_do_update(
         index_elements=list(_KEY), set_={**changes, **prices, "refreshed_at": func.now()}
     )
@@ -155,7 +155,7 @@ def forget_unoffered(name: str, region: str) -> Delete:
 def with_account(table: Table) -> AnySelect:
     """The rows of `table`, which has columns `account` and `region`, with the state of their account and region.
 
-    Rows of a region that left its account's configuration are excluded. `cooling_until`, `cooling_reason` and `cooling_code`: of the
+    `cordoned`: an operator's cordon of offerings covers the row. Rows of a region that left its account's configuration are excluded. `cooling_until`, `cooling_reason` and `cooling_code`: of the
     cool-off, which the region's silence may be.
     """
     disk, any_disk, address = (part_price.alias(name) for name in ("disk", "any_disk", "address"))
@@ -169,7 +169,7 @@ def with_account(table: Table) -> AnySelect:
         account.c.cordoned.label("account_cordoned"),
         account.c.last_error.label("account_error"),
         account.c.config["images"].label("account_images"),
-        *(account.c.vm_parts, account_region.c.image_gib),
+        *(account.c.vm_parts, account_region.c.image_gib, is_cordoned(table).label("cordoned")),
     ).select_from(
         table.join(account, account.c.name == table.c.account)
         .outerjoin(account_region, in_region(table))
@@ -206,7 +206,6 @@ def offering_from_row(row: Any) -> Offering:
         price_as_of=row.price_as_of,
         price_source=row.price_source,
         price_live=row.price_live,
-        cordoned=row.cordoned,
         obstacle=None if row.obstacle is None else Obstacle(row.obstacle),
         **shared_facts(row),
     )
@@ -223,6 +222,7 @@ def shared_facts(row: Any) -> dict[str, Any]:
         "images": frozenset(row.account_images or ()),
         "parts": PartsFacts.from_json(row.vm_parts, row.image_gib),
         "cool_off": _cool_off(row),
+        "cordoned": row.cordoned,
         "suspicion": None if row.suspicion is None else Suspicion.from_json(row.suspicion),
         "launches": row.launches,
         "refusals": row.refusals,

@@ -26,8 +26,8 @@ from sqlalchemy import (
 
 from app.db.core.ids import new_id
 from app.db.core.prepared import Bound
-from app.db.core.statements import AnySelect
-from app.db.operations import cluster
+from app.db.core.sql import AnySelect
+from app.db.schema import cluster
 from app.db.schema.tables import installation, orphan
 
 _STILL_LOST = "(o.cause = 'lost_row' AND excluded.cause = 'other_attempt' AND o.state IN ('seen', 'ending'))"

@@ -26,9 +26,8 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import JSONB, Insert, insert
 
-from app.db.core.column_types import Time
 from app.db.core.prepared import Bound
-from app.db.core.statements import AnySelect
+from app.db.core.sql import AnySelect, Time
 from app.db.fleet.offerings import shared_facts, with_account
 from app.db.schema.tables import attempt, lease, reservation
 from app.domain.leases import LIVE_ATTEMPT
@@ -145,8 +144,8 @@ def shorten_leases(account: str, name: str, ends_at: datetime) -> Update:
     Follow it with `shorten_attempts` in the same transaction. The leases end in time by themselves.
     """
     until = ends_at - ENDING_MARGIN
-    shown = {"reserved_until": until.isoformat().replace("+00:00", "Z")}
-    placement = lease.c.placement.concat(cast(shown, JSONB))
+    until_json = {"reserved_until": until.isoformat().replace("+00:00", "Z")}
+    placement = lease.c.placement.concat(cast(until_json, JSONB))
     return (
         update(lease)
         .where(attempt.c.lease_id == lease.c.id, *_ended_earlier(account, name, until), lease.c.placement.is_not(None))

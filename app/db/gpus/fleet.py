@@ -2,7 +2,7 @@
 
 from sqlalchemy import Integer, Text, and_, bindparam, cast, extract, func, select
 
-from app.db.core.reads import Query
+from app.db.core.compiled import Query
 from app.db.core.tenant_scope import asking
 from app.db.schema.tables import attempt, gpu_latest, lease
 

@@ -6,7 +6,7 @@ from typing import Any
 from sqlalchemy import TextClause, text
 
 from app.db.core.prepared import Bound
-from app.domain.gpu_samples import GPU_SERIES, LEASE_SERIES
+from app.domain.gpus.samples import GPU_SERIES, LEASE_SERIES
 
 PROGRESS = text("SELECT samples_rolled_until, now() AS now FROM usage_progress")
 

@@ -2,11 +2,10 @@
 
 from sqlalchemy import ARRAY, LargeBinary, Text, and_, bindparam, case, cast, extract, func, or_, select, text
 
-from app.db.core.column_types import Time
-from app.db.core.compiled import Compiled
-from app.db.core.reads import Query
+from app.db.core.compiled import Compiled, Query
+from app.db.core.sql import Time
 from app.db.schema.tables import attempt, gpu_latest, lease
-from app.domain.gpu_samples import LEASE_SERIES
+from app.domain.gpus.samples import LEASE_SERIES
 
 _SERIES = ", ".join(LEASE_SERIES)
 _SERIES_COLUMNS = ", ".join(f"{name} smallint" for name in LEASE_SERIES)

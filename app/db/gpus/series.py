@@ -4,12 +4,12 @@ from collections.abc import Sequence
 
 from sqlalchemy import ARRAY, Integer, SmallInteger, Text, bindparam, cast, extract, func, select, text
 
-from app.db.core.column_types import Time
 from app.db.core.compiled import Compiled
+from app.db.core.sql import Time
 from app.db.core.tenant_scope import EVERY_TENANT, TENANT, asking
 from app.db.schema.tables import gpu_sample, gpu_series, lease, usage_progress
-from app.domain.gpu_samples import GPU_SERIES, LEASE_SERIES
-from app.domain.gpu_series import MOST_GPUS, MOST_POINTS
+from app.domain.gpus.samples import GPU_SERIES, LEASE_SERIES
+from app.domain.gpus.series import MOST_GPUS, MOST_POINTS
 
 _LEASE = bindparam("lease_id", type_=Text)
 _LEASES = bindparam("lease_ids", type_=ARRAY(Text))

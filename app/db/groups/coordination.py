@@ -21,15 +21,13 @@ from sqlalchemy import (
     update,
 )
 
-from app.db.core.column_types import Json
 from app.db.core.prepared import Bound
-from app.db.core.statements import AnySelect
+from app.db.core.sql import AnySelect, Json
 from app.db.leases import idleness
 from app.db.leases.transitions import WAKE
-from app.db.operations import cluster
+from app.db.schema import cluster
 from app.db.schema.tables import attempt, installation, lease, lease_group, tenant
-from app.domain.group_steps import Member
-from app.domain.groups import (
+from app.domain.groups.groups import (
     GroupFacts,
     GroupInterconnect,
     GroupPlacement,
@@ -38,6 +36,7 @@ from app.domain.groups import (
     Pool,
     PoolTry,
 )
+from app.domain.groups.steps import Member
 from app.domain.ids import GroupId, LeaseId, TenantId
 from app.domain.leases import TERMINAL, Desired, LeaseState
 from app.domain.reasons import Reason, ReasonCode
@@ -139,8 +138,8 @@ def group_from_row(row: Any) -> GroupFacts:
         reason=Reason.from_json(row.reason) if row.reason else None,
         pool=Pool.from_json(row.pool) if row.pool else None,
         pools_tried=tuple(
-            PoolTry(pool=Pool.from_json(one), failed_at=datetime.fromisoformat(one["failed_at"]))
-            for one in row.pools_tried
+            PoolTry(pool=Pool.from_json(pool_try), failed_at=datetime.fromisoformat(pool_try["failed_at"]))
+            for pool_try in row.pools_tried
         ),
         pool_started_at=row.pool_started_at,
         wait_until=row.wait_until,
@@ -156,7 +155,7 @@ def member_from_row(row: Any) -> Member:
         lease_id=LeaseId(row.id),
         rank=row.rank,
         state=state,
-        wanted=row.desired == Desired.RUN and state not in TERMINAL,
+        should_run=row.desired == Desired.RUN and state not in TERMINAL,
         pool=Pool.from_json(row.group_pool) if row.group_pool else None,
         live=row.live,
         retreats=row.group_retreat,

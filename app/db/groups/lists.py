@@ -1,14 +1,12 @@
 """Reading groups and their members for callers."""
 
-from dataclasses import dataclass
-
 from sqlalchemy import ColumnElement, and_, func, literal_column, not_, or_, select
 
-from app.db.core.statements import AnySelect
+from app.db.core.sql import AnySelect
 from app.db.core.tenant_scope import owned
 from app.db.schema.tables import lease, lease_group
-from app.domain.groups import GroupState
 from app.domain.leases import TERMINAL, Desired, LeaseState
+from app.domain.list_filters import GroupFilter
 from app.domain.reasons import PROVIDER_MESSAGE
 
 
@@ -39,22 +37,13 @@ _GROUPS = select(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupFilter:
-    """All that is given must hold. None or empty means any."""
-
-    tenant_id: str | None = None
-    states: frozenset[GroupState] = frozenset()
-    name: str | None = None
-
-
-def page(wanted: GroupFilter, *, after: str | None, limit: int) -> AnySelect:
+def page(criteria: GroupFilter, *, after: str | None, limit: int) -> AnySelect:
     """Groups with their number of active members (`ready`) and their latest expiry, newest first."""
-    query = _GROUPS.where(owned(lease_group.c.tenant_id, wanted.tenant_id))
-    if wanted.states:
-        query = query.where(lease_group.c.state.in_(sorted(str(state) for state in wanted.states)))
-    if wanted.name is not None:
-        query = query.where(lease_group.c.name == wanted.name)
+    query = _GROUPS.where(owned(lease_group.c.tenant_id, criteria.tenant_id))
+    if criteria.states:
+        query = query.where(lease_group.c.state.in_(sorted(str(state) for state in criteria.states)))
+    if criteria.name is not None:
+        query = query.where(lease_group.c.name == criteria.name)
     if after is not None:
         query = query.where(lease_group.c.id < after)
     return query.order_by(lease_group.c.id.desc()).limit(limit)
@@ -93,8 +82,8 @@ def members(group_id: str, *, within: str | None) -> AnySelect:
     `leaves`: its end is requested, and it has not ended or the group has not handled its loss yet.
     """
     own = lease.join(lease_group, lease_group.c.id == lease.c.group_id)
-    shown = or_(_LIVE, and_(_NEWEST, lease.c.rank < lease_group.c.size))
-    wanted = lease.c.desired == _literal(Desired.RUN)
+    is_listed = or_(_LIVE, and_(_NEWEST, lease.c.rank < lease_group.c.size))
+    should_run = lease.c.desired == _literal(Desired.RUN)
     return (
         select(
             lease.c.rank,
@@ -105,12 +94,12 @@ def members(group_id: str, *, within: str | None) -> AnySelect:
             lease.c.connection,
             lease.c.placement["zone"].astext.label("zone"),
             lease.c.gpu_count.label("gpus"),
-            and_(lease.c.state == _literal(LeaseState.ACTIVE), wanted).label("runs"),
-            and_(not_(wanted), or_(_LIVE, lease.c.group_pool.is_not(None))).label("leaves"),
+            and_(lease.c.state == _literal(LeaseState.ACTIVE), should_run).label("runs"),
+            and_(not_(should_run), or_(_LIVE, lease.c.group_pool.is_not(None))).label("leaves"),
             lease.c.ready_at,
             lease.c.group_check.label("check"),
         )
         .select_from(own)
-        .where(lease.c.group_id == group_id, owned(lease.c.tenant_id, within), shown)
+        .where(lease.c.group_id == group_id, owned(lease.c.tenant_id, within), is_listed)
         .order_by(lease.c.rank, lease.c.id)
     )

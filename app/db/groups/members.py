@@ -8,13 +8,12 @@ from typing import Any
 
 from sqlalchemy import ARRAY, Executable, Integer, Interval, Text, Update, bindparam, func, select, text, update
 
-from app.db.core.column_types import Amount, Id, Json, Money, Time
 from app.db.core.ids import new_id
 from app.db.core.prepared import Bound
-from app.db.core.statements import AnySelect
+from app.db.core.sql import Amount, AnySelect, Id, Json, Money, Time
 from app.db.schema.tables import lease, lease_secret
 from app.domain.event_types import EventType
-from app.domain.groups import Pool
+from app.domain.groups.groups import Pool
 from app.domain.ids import GroupId, LeaseId, TenantId
 from app.domain.quotas import Amounts
 

@@ -6,10 +6,10 @@ from typing import Any
 from sqlalchemy import Text, Update, bindparam, func, select, update
 from sqlalchemy.dialects.postgresql import ARRAY, Insert, insert
 
-from app.db.core.statements import AnySelect
+from app.db.core.sql import AnySelect
 from app.db.leases.statements import same_name
 from app.db.schema.tables import lease, lease_group, tenant
-from app.domain.groups import GroupState
+from app.domain.groups.groups import GroupState
 from app.domain.ids import GroupId, TenantId
 from app.domain.leases import Desired
 
@@ -53,5 +53,5 @@ def leases_named(tenant_id: TenantId, names: Collection[str]) -> AnySelect:
 
 def running_members(group_id: GroupId, *, first_rank: int = 0) -> AnySelect:
     """(id, state) of members whose end nobody has requested, from a rank on, the last rank first."""
-    wanted = (lease.c.group_id == group_id, lease.c.rank >= first_rank, lease.c.desired == str(Desired.RUN))
-    return select(lease.c.id, lease.c.state).where(*wanted).order_by(lease.c.rank.desc())
+    conditions = (lease.c.group_id == group_id, lease.c.rank >= first_rank, lease.c.desired == str(Desired.RUN))
+    return select(lease.c.id, lease.c.state).where(*conditions).order_by(lease.c.rank.desc())

@@ -2,7 +2,7 @@
 
 from sqlalchemy import LargeBinary, bindparam, func, select
 
-from app.db.core.reads import Query
+from app.db.core.compiled import Query
 from app.db.schema.tables import attempt, lease
 
 OWNER = Query(

@@ -4,7 +4,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, func, select
 
-from app.db.core.statements import AnySelect
+from app.db.core.sql import AnySelect
 from app.db.core.tenant_scope import owned
 from app.db.leases.billing import cost, price_segments
 from app.db.schema.tables import attempt

@@ -37,13 +37,11 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import Insert, insert
 
-from app.db.core.column_types import Json, Time
 from app.db.core.prepared import Bound, Shape, plain, setting, shape
-from app.db.core.recordset import ROWS, hexadecimal, recordset
-from app.db.core.statements import AnySelect
+from app.db.core.sql import ROWS, AnySelect, Json, Time, hexadecimal, recordset
 from app.db.leases.billing import ends_at
 from app.db.leases.claims import held_by
-from app.db.operations import cluster
+from app.db.schema import cluster
 from app.db.schema.tables import attempt, installation, lease, tenant
 from app.domain.ids import AttemptId, LeaseId
 from app.domain.leases import LIVE_ATTEMPT, AttemptState, VmState
@@ -78,7 +76,7 @@ def _plan(shared: tuple[str, ...]) -> Insert:
 
 def plan(planned: Sequence[PlannedAttempt], shared: Mapping[str, Any]) -> Bound[Insert]:
     """T2: records the intent, before any side effect. `shared`: the columns that are the same for all attempts."""
-    rows = json.dumps([one.as_row() for one in planned])
+    rows = json.dumps([planned_attempt.as_row() for planned_attempt in planned])
     return Bound(_plan(tuple(shared)), {ROWS: rows, **plain(shared)})
 
 
@@ -151,8 +149,8 @@ def send(
     every writer of attempts, so that no deadlock occurs.
     """
     call, hold = timedelta(seconds=call_seconds), timedelta(seconds=hold_seconds)
-    given = {"attempt": attempt_id, "claim": claim_id, "params": params, "call": call, "hold": hold}
-    return Bound(_SEND, given)
+    parameters = {"attempt": attempt_id, "claim": claim_id, "params": params, "call": call, "hold": hold}
+    return Bound(_SEND, parameters)
 
 
 def fact(attempt_id: AttemptId, token: str, values: Mapping[str, Any]) -> Update:
@@ -220,15 +218,15 @@ def _known_by(new: Mapping[str, Any], *this: ColumnElement[bool]) -> Update:
     unsettled = and_(live, attempt.c.state != AttemptState.KNOWN.value)
     is_gone = attempt.c.vm_state == VmState.GONE.value
     observed = and_(attempt.c.instance_id.is_not(None), or_(is_gone, changes["vm_state"] != VmState.GONE.value))
-    kept = {name: case((observed, attempt.c[name]), else_=changes[name]) for name in _OBSERVED & changes.keys()}
-    kept |= {name: case((unsettled, changes[name]), else_=attempt.c[name]) for name in _OF_THE_SEND & changes.keys()}
+    merged = {name: case((observed, attempt.c[name]), else_=changes[name]) for name in _OBSERVED & changes.keys()}
+    merged |= {name: case((unsettled, changes[name]), else_=attempt.c[name]) for name in _OF_THE_SEND & changes.keys()}
     return (
         update(attempt)
         .where(*this, or_(attempt.c.instance_id.is_(None), attempt.c.instance_id == changes["instance_id"]))
         .values(
             state=case((live, AttemptState.KNOWN.value), else_=attempt.c.state),
             known_at=func.coalesce(attempt.c.known_at, func.now()),
-            **{**changes, **kept},
+            **{**changes, **merged},
         )
         .returning(attempt.c.id, attempt.c.state)
     )
@@ -339,8 +337,8 @@ def end(
     values: dict[str, Any] = {"state": str(state), "clean": clean}
     if error is not None:
         values["error"] = dict(error)
-    given = {"attempt": attempt_id, "before": str(before), "claim": claim_id}
-    return Bound(_end(shape(values)), {**given, **plain(values)})
+    parameters = {"attempt": attempt_id, "before": str(before), "claim": claim_id}
+    return Bound(_end(shape(values)), {**parameters, **plain(values)})
 
 
 @lru_cache(maxsize=2)

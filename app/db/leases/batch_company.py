@@ -170,8 +170,8 @@ def claim_company(
     Other leaders come last: what they leave behind would have no leader. Returns (id, claim_id) rows.
     """
     call, hold = timedelta(seconds=call_seconds), timedelta(seconds=hold_seconds)
-    given = {"tenant": tenant_id, "key": key, "leader": leader, "limit": limit, "call": call, "hold": hold}
-    return Bound(_claim(_MAY_JOIN, number), given)
+    parameters = {"tenant": tenant_id, "key": key, "leader": leader, "limit": limit, "call": call, "hold": hold}
+    return Bound(_claim(_MAY_JOIN, number), parameters)
 
 
 def claim_slots(
@@ -182,8 +182,8 @@ def claim_slots(
     Returns (id, claim_id) rows.
     """
     call, hold = timedelta(seconds=call_seconds), timedelta(seconds=hold_seconds)
-    given = {"batch": batch_id, "leader": leader, "limit": limit, "call": call, "hold": hold}
-    return Bound(_claim(_IS_SLOT, number), given)
+    parameters = {"batch": batch_id, "leader": leader, "limit": limit, "call": call, "hold": hold}
+    return Bound(_claim(_IS_SLOT, number), parameters)
 
 
 _WAKE_LEFT = text(

@@ -13,7 +13,7 @@ from sqlalchemy import Executable, Text, TextClause, bindparam, exists, func, se
 from sqlalchemy.dialects.postgresql import Insert, insert
 
 from app.db.core.prepared import Bound
-from app.db.core.statements import AnySelect
+from app.db.core.sql import AnySelect
 from app.db.schema.tables import attempt, launch_batch
 from app.domain.ids import AttemptId, BatchId
 

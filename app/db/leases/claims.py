@@ -29,13 +29,12 @@ from sqlalchemy import (
     update,
 )
 
-from app.db.core.column_types import Time
 from app.db.core.prepared import Bound
-from app.db.core.statements import AnySelect
+from app.db.core.sql import AnySelect, Time
 from app.db.leases import idleness
 from app.db.leases.loaded_leases import ATTEMPT_COLUMNS
 from app.db.leases.process_locks import claim_ids
-from app.db.operations import cluster
+from app.db.schema import cluster
 from app.db.schema.tables import account_region, attempt, gpu_latest, installation, lease, lease_group, tenant
 from app.domain.ids import LeaseId
 from app.domain.leases import TERMINAL

@@ -3,7 +3,7 @@
 from sqlalchemy import Update, func, select, update
 from sqlalchemy.dialects.postgresql import Insert, insert
 
-from app.db.core.statements import AnySelect
+from app.db.core.sql import AnySelect
 from app.db.core.tenant_scope import owned
 from app.db.schema.tables import attempt, lease_console
 from app.domain.ids import AttemptId, LeaseId, TenantId

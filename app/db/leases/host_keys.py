@@ -3,7 +3,7 @@
 from sqlalchemy import Integer, bindparam, select
 
 from app.db.core.prepared import Bound
-from app.db.core.statements import AnyInsert, AnySelect
+from app.db.core.sql import AnyInsert, AnySelect
 from app.db.events.events import NewEvent
 from app.db.leases.transitions import write
 from app.db.schema.tables import attempt, lease
@@ -30,4 +30,4 @@ def accept(lease_id: LeaseId, n: int, keys: list[str], request_id: str) -> Bound
     The first writer succeeds; the others get no row.
     """
     new_event = NewEvent(LeaseHostKeys(n=n, keys=tuple(keys)), request_id)
-    return write(lease_id, new_event, where=_FIRST, given={"attempt_n": n}, values={"ssh_host_keys": keys})
+    return write(lease_id, new_event, where=_FIRST, bindings={"attempt_n": n}, values={"ssh_host_keys": keys})

@@ -2,9 +2,8 @@
 
 from sqlalchemy import Integer, Text, bindparam, select
 
-from app.db.core.column_types import Time
 from app.db.core.prepared import Bound
-from app.db.core.statements import AnySelect
+from app.db.core.sql import AnySelect, Time
 from app.db.core.tenant_scope import owned
 from app.db.schema.tables import gpu_sample, lease
 from app.domain.idleness import MOST_EVIDENCE, Idleness

@@ -26,10 +26,8 @@ from sqlalchemy import (
     update,
 )
 
-from app.db.core.column_types import Time
 from app.db.core.prepared import Bound
-from app.db.core.statements import AnyInsert, AnySelect
-from app.db.core.turns import by_turns
+from app.db.core.sql import AnyInsert, AnySelect, Time, by_turns
 from app.db.events.events import NewEvent
 from app.db.leases.transitions import WAKE, write
 from app.db.schema.tables import gpu_latest, lease, tenant
@@ -163,7 +161,7 @@ _NOTICE = case(
 _TOLD = case((lease.c.idle_told_for == _DUE_AT, lease.c.idle_told), else_=_ZERO)
 _ACTIVE = (lease.c.state == literal_column("'active'"), lease.c.desired == literal_column("'run'"))
 _MUST_END = and_(ends_after(lease, tenant.c.idle_floor).is_not(None), _NOTICE == _LAST_NOTICE)
-"""Whatever notices the lease has had: what was told under a rule that only notifies is no reason not to end it."""
+"""Independent of the notices that the lease has had: a notice under a rule that only notifies does not keep it from its end."""
 _DUE = by_turns(
     select(
         lease.c.id,
@@ -199,9 +197,9 @@ def tell(
     lease_id: LeaseId, event: NewEvent, idleness: Idleness, notice: int, period: float, evidence: Any = None
 ) -> Bound[AnyInsert]:
     """Records a notice of a run that is still idle, each once. `evidence`: of a lease that counts as idle."""
-    given = {"idle_due_at": idleness.due_at, "idle_notice": notice, **still_idle(idleness, period)}
+    bindings = {"idle_due_at": idleness.due_at, "idle_notice": notice, **still_idle(idleness, period)}
     guards = [*_ACTIVE, _UNTOLD, STILL_IDLE]
-    return write(lease_id, event, where=guards, given=given, values=noticed(idleness, notice, evidence))
+    return write(lease_id, event, where=guards, bindings=bindings, values=noticed(idleness, notice, evidence))
 
 
 def noticed(idleness: Idleness, notice: int, evidence: Any = None) -> dict[str, Any]:

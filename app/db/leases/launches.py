@@ -22,9 +22,8 @@ from sqlalchemy import (
     update,
 )
 
-from app.db.core.column_types import Json, Time
 from app.db.core.prepared import Bound
-from app.db.core.statements import AnySelect
+from app.db.core.sql import AnySelect, Json, Time
 from app.db.schema.tables import attempt, lease, lease_group, lease_secret, tenant
 from app.domain.ids import AttemptId, LeaseId, TenantId
 from app.domain.leases import LIVE_ATTEMPT

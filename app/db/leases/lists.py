@@ -2,9 +2,6 @@
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from datetime import datetime
-from enum import StrEnum
 from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
@@ -26,12 +23,12 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import ARRAY
 
-from app.db.core.column_types import Id, Json
-from app.db.core.reads import Query
-from app.db.core.statements import AnySelect
+from app.db.core.compiled import Query
+from app.db.core.sql import AnySelect, Id, Json
 from app.db.leases.statements import view_rows
 from app.db.schema.tables import lease
 from app.domain.leases import TERMINAL, Desired, LeaseState
+from app.domain.list_filters import LeaseFilter, LeaseSort
 
 _LIVE_STATES = frozenset(LeaseState) - TERMINAL
 
@@ -50,92 +47,44 @@ _PLAIN = (
 """Filters whose parameter is the field itself."""
 
 
-class LeaseSort(StrEnum):
-    """Order of a list: a field of the lease, with a minus for the greatest first. Ties are broken by id."""
-
-    CREATED_AT = "created_at"
-    CREATED_AT_DESC = "-created_at"
-    UPDATED_AT = "updated_at"
-    UPDATED_AT_DESC = "-updated_at"
-    EXPIRES_AT = "expires_at"
-    EXPIRES_AT_DESC = "-expires_at"
-    NAME = "name"
-    NAME_DESC = "-name"
-
-    @property
-    def column(self) -> str:
-        """The field."""
-        return self.value.removeprefix("-")
-
-    @property
-    def descending(self) -> bool:
-        """Whether the greatest comes first."""
-        return self.value.startswith("-")
-
-    @property
-    def by_time(self) -> bool:
-        """Whether the field is a time."""
-        return self.column.endswith("_at")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LeaseFilter:
-    """All that is given must hold. None or empty means any; `tenant_id` None means every tenant one may see."""
-
-    tenant_id: str | None = None
-    states: frozenset[LeaseState] = frozenset()
-    ids: tuple[str, ...] = ()
-    name: str | None = None
-    search: str | None = None
-    """A part of the name in upper or lower case, or the whole id."""
-    provider: str | None = None
-    region: str | None = None
-    gpu_model: str | None = None
-    group_id: str | None = None
-    labels: Mapping[str, str] = field(default_factory=dict)
-    created_after: datetime | None = None
-    created_before: datetime | None = None
-    updated_since: datetime | None = None
-
-
 def page(
-    wanted: LeaseFilter, sort: LeaseSort, after: tuple[Any, str] | None, limit: int, most_bytes: int
+    criteria: LeaseFilter, sort: LeaseSort, after: tuple[Any, str] | None, limit: int, most_bytes: int
 ) -> tuple[Query, dict[str, Any]]:
     """A query for rows as lease_reads.ONE gives them with what they are `sorted_by`, as text, and its parameters.
 
     `after`: sort value and id of the last row seen. The row with which `most_bytes` are passed is the last one; each row
     says how many were `found` within `limit`.
     """
-    query, parameters = _prepared(wanted, sort, after, limit, versions=False)
+    query, parameters = _prepared(criteria, sort, after, limit, versions=False)
     return query, {**parameters, "most_bytes": most_bytes}
 
 
 def versions(
-    wanted: LeaseFilter, sort: LeaseSort, after: tuple[Any, str] | None, limit: int
+    criteria: LeaseFilter, sort: LeaseSort, after: tuple[Any, str] | None, limit: int
 ) -> tuple[Query, dict[str, Any]]:
     """The same of id, version and `sorted_by` alone, whatever the rows' size."""
-    return _prepared(wanted, sort, after, limit, versions=True)
+    return _prepared(criteria, sort, after, limit, versions=True)
 
 
-def selected(wanted: LeaseFilter, limit: int, *, running: bool) -> tuple[Query, dict[str, Any]]:
+def selected(criteria: LeaseFilter, limit: int, *, running: bool) -> tuple[Query, dict[str, Any]]:
     """A query for (id, tenant_id, name, state, desired, group_id) of leases that match, by id.
 
     `running`: only leases whose end nobody has requested.
     """
-    parameters = {**dict(_parameters(wanted)), **({"running": True} if running else {})}
+    parameters = {**dict(_parameters(criteria)), **({"running": True} if running else {})}
     return _selected(frozenset(parameters)), {**parameters, "limit": limit}
 
 
-def count(wanted: LeaseFilter) -> tuple[Query, dict[str, Any]]:
+def count(criteria: LeaseFilter) -> tuple[Query, dict[str, Any]]:
     """A query for (total): how many leases match."""
-    parameters = dict(_parameters(wanted))
+    parameters = dict(_parameters(criteria))
     return _count(frozenset(parameters)), parameters
 
 
 def _prepared(
-    wanted: LeaseFilter, sort: LeaseSort, after: tuple[Any, str] | None, limit: int, *, versions: bool
+    criteria: LeaseFilter, sort: LeaseSort, after: tuple[Any, str] | None, limit: int, *, versions: bool
 ) -> tuple[Query, dict[str, Any]]:
-    parameters = dict(_parameters(wanted))
+    parameters = dict(_parameters(criteria))
     statement = _query(sort, frozenset(parameters), following=after is not None, versions=versions)
     if after is not None:
         parameters["after_value"], parameters["after_id"] = after
@@ -167,12 +116,12 @@ _CONDITIONS: Mapping[str, ColumnExpressionArgument[bool]] = MappingProxyType(
 
 
 @lru_cache(maxsize=512)
-def _query(sort: LeaseSort, given: frozenset[str], *, following: bool, versions: bool) -> Query:
+def _query(sort: LeaseSort, names: frozenset[str], *, following: bool, versions: bool) -> Query:
     """Compiled once for each combination of filters: that takes ten times as long as running it."""
     column = lease.c[sort.column]
     rows = select(lease.c.id, lease.c.version) if versions else view_rows()
     statement = rows.add_columns(cast(column, Text).label("sorted_by")).where(
-        *(_CONDITIONS[name] for name in sorted(given))
+        *(_CONDITIONS[name] for name in sorted(names))
     )
     if following:
         last = tuple_(bindparam("after_value", type_=column.type), bindparam("after_id", type_=Id))
@@ -183,16 +132,16 @@ def _query(sort: LeaseSort, given: frozenset[str], *, following: bool, versions:
 
 
 @lru_cache(maxsize=256)
-def _count(given: frozenset[str]) -> Query:
+def _count(names: frozenset[str]) -> Query:
     return Query(
-        select(func.count().label("total")).select_from(lease).where(*(_CONDITIONS[name] for name in sorted(given)))
+        select(func.count().label("total")).select_from(lease).where(*(_CONDITIONS[name] for name in sorted(names)))
     )
 
 
 @lru_cache(maxsize=64)
-def _selected(given: frozenset[str]) -> Query:
+def _selected(names: frozenset[str]) -> Query:
     columns = (lease.c[name] for name in ("id", "tenant_id", "name", "state", "desired", "group_id"))
-    statement = select(*columns).where(*(_CONDITIONS[name] for name in sorted(given)))
+    statement = select(*columns).where(*(_CONDITIONS[name] for name in sorted(names)))
     return Query(statement.order_by(lease.c.id).limit(bindparam("limit", type_=Integer)))
 
 
@@ -205,26 +154,26 @@ def _within_bytes(sort: LeaseSort, rows: AnySelect) -> AnySelect:
 
     PostgreSQL leaves out the others, so that they are never sent.
     """
-    found = rows.subquery("found_rows")
-    order = _ordered(sort, found.c.sort_value, found.c.id)
-    size = func.octet_length(found.c.shown) + func.octet_length(found.c.request)
+    rows_found = rows.subquery("found_rows")
+    order = _ordered(sort, rows_found.c.sort_value, rows_found.c.id)
+    size = func.octet_length(rows_found.c.shown) + func.octet_length(rows_found.c.request)
     before = func.coalesce(func.sum(size).over(order_by=order, rows=(None, -1)), 0)
-    measured = select(found, before.label("bytes_before"), func.count().over().label("found")).subquery("measured")
+    measured = select(rows_found, before.label("bytes_before"), func.count().over().label("found")).subquery("measured")
     columns = [column for column in measured.c if column.name not in {"sort_value", "bytes_before"}]
     within = measured.c.bytes_before < bindparam("most_bytes", type_=Integer)
     return select(*columns).where(within).order_by(*_ordered(sort, measured.c.sort_value, measured.c.id))
 
 
-def _parameters(wanted: LeaseFilter) -> Iterable[tuple[str, Any]]:
+def _parameters(criteria: LeaseFilter) -> Iterable[tuple[str, Any]]:
     for name in _PLAIN:
-        value = getattr(wanted, name)
+        value = getattr(criteria, name)
         if value is not None:
             yield name, value
-    if wanted.ids:
-        yield "ids", list(wanted.ids)
-    if wanted.labels:
-        yield "labels", json.dumps(dict(wanted.labels))
-    yield from _states(wanted.states)
+    if criteria.ids:
+        yield "ids", list(criteria.ids)
+    if criteria.labels:
+        yield "labels", json.dumps(dict(criteria.labels))
+    yield from _states(criteria.states)
 
 
 def _states(states: frozenset[LeaseState]) -> Iterable[tuple[str, Any]]:

@@ -3,12 +3,12 @@
 from typing import Any
 
 from app.db.leases import idleness
-from app.domain.gpu_health import HealthRecord
-from app.domain.groups import GroupState, Membership, OnMemberLoss, Pool
+from app.domain.gpus.health import HealthRecord
+from app.domain.gpus.proofs import ProofRecord
+from app.domain.groups.groups import GroupState, Membership, OnMemberLoss, Pool
 from app.domain.ids import AttemptId, GroupId, LeaseId, TenantId
 from app.domain.lease_requests import LeaseRequest, OnInterruption
 from app.domain.leases import Attempt, AttemptState, Desired, Lease, LeaseState, VmState
-from app.domain.proofs import ProofRecord
 from app.domain.reasons import Reason
 
 ATTEMPT_COLUMNS = [

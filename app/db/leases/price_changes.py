@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import Insert, Text, Update, and_, bindparam, func, insert, select, update
 
 from app.db.core.prepared import Bound
-from app.db.core.statements import AnyInsert, AnySelect
+from app.db.core.sql import AnyInsert, AnySelect
 from app.db.events.events import NewEvent
 from app.db.leases import spend_caps
 from app.db.leases.billing import parts
@@ -116,4 +116,4 @@ def close_past(attempt_id: AttemptId, cost: Decimal) -> Update:
 def begin_rate(lease_id: LeaseId, event: NewEvent, *, cost: Decimal, rate: Decimal) -> Bound[AnyInsert]:
     """The lease is billed at `rate` USD an hour from now on. `cost`: USD at the rate until now."""
     values = {"rate_per_hour": rate, **_FROM_NOW, **WAKE}
-    return write(lease_id, event, given={"rate": rate, "cost": cost}, values=values)
+    return write(lease_id, event, bindings={"rate": rate, "cost": cost}, values=values)

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from sqlalchemy import ColumnElement, Select, func, literal_column, select, text
 
-from app.db.operations.cluster import IS_KNOWN_SQL
+from app.db.schema.cluster import IS_KNOWN_SQL
 
 _CLASS = 0x67_70_6C_73
 """The class of our advisory locks, which separates them from other locks in the same database."""

@@ -23,7 +23,8 @@ from sqlalchemy import (
 from app.db.leases.billing import accrued, cost, ends_at
 from app.db.leases.idleness import due_at, ends_after
 from app.db.schema.tables import account_region, gpu_latest, tenant
-from app.domain import gpu_health, proofs
+from app.domain.gpus import health as gpu_health
+from app.domain.gpus import proofs
 from app.domain.leases import LeaseState
 from app.domain.rates import CostScope, Part
 from app.domain.reasons import PROVIDER_MESSAGE
@@ -104,7 +105,7 @@ def provider_message(row: FromClause) -> ColumnElement[str | None]:
     return row.c.reason.op("->>")(_PROVIDER_MESSAGE).label("provider_message")
 
 
-def shown(row: FromClause, listed_at: ColumnElement[Any]) -> ColumnElement[str]:
+def lease_json(row: FromClause, listed_at: ColumnElement[Any]) -> ColumnElement[str]:
     """JSON text with all that a lease is shown with but `request`, `actions` and what operators alone see. `listed_at`: when its region was listed last."""
     keys = func.jsonb_build_object(literal_column("'ssh_host_keys'"), row.c.ssh_host_keys)
     members = _object(
@@ -226,5 +227,5 @@ def _last_observed(row: FromClause, listed_at: ColumnElement[Any]) -> ColumnElem
 
 def _object(row: FromClause, *members: ColumnElement[Any]) -> ColumnElement[Any]:
     """A JSON object of labelled values out of `row`."""
-    one = select(*members).correlate(row, account_region).subquery("members")
-    return select(func.row_to_json(one.table_valued())).scalar_subquery()
+    values = select(*members).correlate(row, account_region).subquery("members")
+    return select(func.row_to_json(values.table_valued())).scalar_subquery()

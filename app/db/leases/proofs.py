@@ -9,9 +9,8 @@ from uuid import UUID
 
 from sqlalchemy import ARRAY, Integer, Text, TextClause, Update, bindparam, func, literal, or_, select, text
 
-from app.db.core.column_types import Json, Time
 from app.db.core.prepared import Bound
-from app.db.core.statements import AnyInsert, AnySelect
+from app.db.core.sql import AnyInsert, AnySelect, Json, Time
 from app.db.events.events import NewEvent
 from app.db.leases import attempts
 from app.db.leases.claims import held_by
@@ -19,12 +18,12 @@ from app.db.leases.transitions import WAKE, write
 from app.db.schema.tables import attempt, bad_gpu, lease
 from app.domain.event_parts import EventFinding
 from app.domain.events import LeaseGpuHealth, LeaseProof
-from app.domain.gpu_checks import TENANTS_NEEDED
-from app.domain.gpu_findings import HealthStatus
-from app.domain.gpu_health import HealthRecord
+from app.domain.gpus.checks import TENANTS_NEEDED
+from app.domain.gpus.findings import HealthStatus
+from app.domain.gpus.health import HealthRecord
+from app.domain.gpus.proofs import ProofRecord
 from app.domain.ids import AttemptId, LeaseId
 from app.domain.leases import LIVE_ATTEMPT, LeaseState
-from app.domain.proofs import ProofRecord
 
 _NEWEST = lease.c.attempts_count == bindparam("attempt_n", type_=Integer)
 _WANTED = lease.c.desired == "run"
@@ -48,7 +47,7 @@ def accept(
         lease_id,
         NewEvent(event, request_id),
         where=[_NEWEST, _WANTED, _BOOTING, SAME_PROOF],
-        given={"attempt_n": record.n, "before": before},
+        bindings={"attempt_n": record.n, "before": before},
         values={"proof": record.as_json(), **WAKE},
     )
 
@@ -64,7 +63,7 @@ def set_health(
         lease_id,
         NewEvent(event, request_id),
         where=[_NEWEST, _WANTED, _ACTIVE, _SAME_HEALTH],
-        given={"attempt_n": record.n, "before": before},
+        bindings={"attempt_n": record.n, "before": before},
         values={"gpu_health": record.as_json(), **wake},
     )
 
@@ -93,8 +92,8 @@ def known_bad(provider: str, region: str, tenant_id: str, uuids: Sequence[str]) 
 
     A GPU does not leave its region. It may serve any account of its provider there.
     """
-    given = {"provider": provider, "region": region, "tenant_id": tenant_id, "uuids": list(uuids)}
-    return Bound(_KNOWN_BAD, given)
+    parameters = {"provider": provider, "region": region, "tenant_id": tenant_id, "uuids": list(uuids)}
+    return Bound(_KNOWN_BAD, parameters)
 
 
 # --- by workers -------------------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from typing import Any
 
 from sqlalchemy import func, insert, select
 
-from app.db.core.statements import AnyInsert, AnySelect
+from app.db.core.sql import AnyInsert, AnySelect
 from app.db.core.tenant_scope import owned
 from app.db.schema.tables import quote
 

@@ -1,7 +1,6 @@
 """The API's hottest statements about leases, compiled once. Reads are done in one round trip."""
 
-from app.db.core.compiled import Compiled
-from app.db.core.reads import Query
+from app.db.core.compiled import Compiled, Query
 from app.db.leases import statements
 
 ONE = Query(statements.READ)

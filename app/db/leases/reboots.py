@@ -8,9 +8,8 @@ from uuid import UUID
 
 from sqlalchemy import bindparam
 
-from app.db.core.column_types import Time
 from app.db.core.prepared import Bound
-from app.db.core.statements import AnyInsert
+from app.db.core.sql import AnyInsert, Time
 from app.db.core.tenant_scope import parameter
 from app.db.events.events import NewEvent
 from app.db.leases.transitions import NOW, OWNED, WAKE, write
@@ -33,12 +32,14 @@ def request(lease_id: LeaseId, request_id: str | None, *, within: str | None) ->
         lease_id,
         new_event,
         where=[_ACTIVE, OWNED],
-        given=parameter(within),
+        bindings=parameter(within),
         values={"reboot_requested_at": NOW, **WAKE},
     )
 
 
-def over(lease_id: LeaseId, claim_id: UUID, requested_at: datetime, told: NewEvent) -> Bound[AnyInsert]:
+def over(lease_id: LeaseId, claim_id: UUID, requested_at: datetime, event: NewEvent) -> Bound[AnyInsert]:
     """Clears the reboot request of `requested_at`, which was sent or given up. A later request stays."""
-    given = {"asked_at": requested_at}
-    return write(lease_id, told, claim_id=claim_id, where=[_SAME], given=given, values={"reboot_requested_at": None})
+    bindings = {"asked_at": requested_at}
+    return write(
+        lease_id, event, claim_id=claim_id, where=[_SAME], bindings=bindings, values={"reboot_requested_at": None}
+    )

@@ -5,7 +5,7 @@ from datetime import timedelta
 from sqlalchemy import Interval, Text, bindparam, func, literal_column
 
 from app.db.core.prepared import Bound
-from app.db.core.statements import AnyInsert
+from app.db.core.sql import AnyInsert
 from app.db.events.events import NewEvent
 from app.db.leases.transitions import write
 from app.db.schema.tables import lease
@@ -32,6 +32,6 @@ def blocked(lease_id: LeaseId, obstacle: str, *, after_seconds: float = 0.0) -> 
         lease_id,
         NewEvent(LeaseReleaseBlocked(obstacle=obstacle)),
         where=[_RELEASING, _LONG_ENOUGH, _NEWS],
-        given={"obstacle": f"{BLOCKED}{obstacle}", "patience": timedelta(seconds=after_seconds)},
+        bindings={"obstacle": f"{BLOCKED}{obstacle}", "patience": timedelta(seconds=after_seconds)},
         values={"reason": _BLOCKED_REASON},
     )

@@ -5,7 +5,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, bindparam, func
 
-from app.db.core.column_types import Money
+from app.db.core.sql import Money
 from app.db.leases import billing
 from app.db.leases.transitions import WAKE
 from app.db.schema.tables import lease

@@ -20,8 +20,7 @@ from sqlalchemy import (
     true,
 )
 
-from app.db.core.column_types import Id, Json, Money, Time
-from app.db.core.statements import AnySelect
+from app.db.core.sql import AnySelect, Id, Json, Money, Time
 from app.db.core.tenant_scope import asking, parameter
 from app.db.leases import projection
 from app.db.leases.billing import accrued
@@ -35,7 +34,7 @@ _TERMS = (tenant.c.status.label("tenant_status"), tenant.c.max_total_seconds.lab
 
 def _view(row: FromClause, terms: FromClause, listed_at: ColumnElement[Any]) -> Iterator[ColumnElement[Any]]:
     yield from (row.c[name] for name in ("id", "tenant_id", "version", "state", "desired"))
-    yield from (projection.shown(row, listed_at), projection.request(row))
+    yield from (projection.lease_json(row, listed_at), projection.request(row))
     yield projection.provider_message(row)
     total = row.c.created_at + terms.c.max_total_seconds * literal_column("interval '1 second'")
     latest = func.least(total, _reserved_until(row))
@@ -50,7 +49,7 @@ def _reserved_until(row: FromClause) -> ColumnElement[Any]:
 
 
 def view_rows() -> AnySelect:
-    """The columns from which a lease is shown: see `projection.shown`, and the facts that decide its `actions`.
+    """The columns from which a lease is shown: see `projection.lease_json`, and the facts that decide its `actions`.
 
     `over`: its term has ended. `at_latest`: the tenant's terms or a reservation allow no later expiry. `not_extendable`: the provider
     ends the VM at the expiry. `request` is JSON text in the form of callers, never empty.

@@ -4,11 +4,10 @@ from functools import lru_cache
 
 from sqlalchemy import bindparam, func, select, true
 
-from app.db.core.column_types import Time
-from app.db.core.statements import AnySelect
+from app.db.core.sql import AnySelect, Time
 from app.db.core.tenant_scope import only
 from app.db.leases.billing import accrued
-from app.db.operations.ops import LIVE
+from app.db.schema.leases import LIVE
 from app.db.schema.tables import lease
 
 _AS_OF = bindparam("as_of", type_=Time)

@@ -21,12 +21,10 @@ from sqlalchemy import (
     update,
 )
 
-from app.db.core.column_types import Json
 from app.db.core.prepared import Bound, Shape, plain, setting, shape
-from app.db.core.recordset import ROWS, recordset
-from app.db.core.statements import AnyInsert, AnySelect
+from app.db.core.sql import ROWS, AnyInsert, AnySelect, Json, recordset
 from app.db.core.tenant_scope import asking, parameter
-from app.db.events.events import NewEvent, append_each, append_to_leases, told
+from app.db.events.events import NewEvent, append_each, append_to_leases, event_parameters
 from app.db.schema.tables import event, lease, lease_group
 from app.domain.event_parts import EventReason
 from app.domain.events import LeaseReleasing
@@ -48,7 +46,7 @@ def write(
     to: LeaseState | None = None,
     claim_id: UUID | None = None,
     where: Iterable[ColumnElement[bool]] = (),
-    given: Mapping[str, Any] | None = None,
+    bindings: Mapping[str, Any] | None = None,
     values: Mapping[str, Any] | None = None,
 ) -> Bound[AnyInsert]:
     """Changes a lease and appends the event. Returns one row (lease_id, lease_sequence), or none when a guard fails.
@@ -59,12 +57,12 @@ def write(
     lease. Decisions of workers always pass it; the API never does.
 
     The statement is cached by its shape. Guards in `where`, and expressions in `values`, are constants of their module.
-    What varies in them is a `bindparam`, named in `given`.
+    What varies in them is a `bindparam`, named in `bindings`.
     """
     changes = dict(values or {})
     if new.request_id is not None:
         changes["request_id"] = new.request_id
-    parameters = {"lease": lease_id, **(given or {}), **plain(changes), **told(new)}
+    parameters = {"lease": lease_id, **(bindings or {}), **plain(changes), **event_parameters(new)}
     if claim_id is not None:
         parameters["claim"] = claim_id
     return Bound(_written(to, tuple(where), shape(changes), claimed=claim_id is not None), parameters)
@@ -118,12 +116,12 @@ def write_each(
     *,
     to: LeaseState | None = None,
     where: Iterable[ColumnElement[bool]] = (),
-    given: Mapping[str, Any] | None = None,
+    bindings: Mapping[str, Any] | None = None,
     values: Mapping[str, Any] | None = None,
 ) -> Bound[AnyInsert]:
     """`write` for several leases in one statement, each while its claim holds it.
 
-    `values` are written to all of them, with the parameters `given`. Every change has its own values for the same columns.
+    `values` are written to all of them, with the parameters `bindings`. Every change has its own values for the same columns.
     Returns a row (lease_id, lease_sequence) for each lease whose guards held. The caller has locked the leases.
     """
     own = tuple(changes[0].values)
@@ -131,15 +129,15 @@ def write_each(
         {
             "id": change.lease_id,
             "claim": str(change.claim_id),
-            "event_id": one["event_id"],
-            "event_data": one["event_data"],
-            "event_request_id": one["event_request_id"],
+            "event_id": event_row["event_id"],
+            "event_data": event_row["event_data"],
+            "event_request_id": event_row["event_request_id"],
             **{f"new_{name}": change.values[name] for name in own},
         }
-        for change, one in ((change, told(change.event)) for change in changes)
+        for change, event_row in ((change, event_parameters(change.event)) for change in changes)
     ]
     common = dict(values or {})
-    parameters = {ROWS: json.dumps(rows, default=str), "event_type": changes[0].event.type, **(given or {})}
+    parameters = {ROWS: json.dumps(rows, default=str), "event_type": changes[0].event.type, **(bindings or {})}
     return Bound(_written_each(to, tuple(where), shape(common), own), {**parameters, **plain(common)})
 
 
@@ -225,6 +223,6 @@ def request_end(
         NewEvent(LeaseReleasing(reason=EventReason.of(reason)), request_id),
         to=LeaseState.RELEASING,
         where=[OWNED],
-        given=parameter(within),
+        bindings=parameter(within),
         values={"desired": "end", "reason": reason.as_json(), "release_requested_at": NOW, **WAKE},
     )

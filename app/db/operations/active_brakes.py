@@ -10,6 +10,9 @@ from app.domain.leases import LIVE_ATTEMPT
 
 _LIVE = ", ".join(f"'{state}'" for state in sorted(LIVE_ATTEMPT))
 _SET_BY = "concat_ws(': ', 'by ' || ({brake} ->> 'by'), {brake} ->> 'note')"
+CORDONED_OFFERINGS = """concat_ws(', ', coalesce(cordon ->> 'instance_type', 'every type'),
+    coalesce(cordon ->> 'zone', 'every zone'), coalesce(cordon ->> 'market', 'every market'))"""
+"""What a member `cordon` of the column `cordons` covers, in words."""
 
 _OBSERVED = f"""
     observed AS (
@@ -40,6 +43,10 @@ ACTIVE_BRAKES: TextClause = text(
     SELECT 'cordon', name, NULL, (cordoned ->> 'since')::timestamptz, NULL, NULL, {_SET_BY.format(brake="cordoned")}
     FROM account WHERE cordoned IS NOT NULL
     UNION ALL
+    SELECT 'offering_cordon', account, region, (cordon ->> 'since')::timestamptz, NULL, NULL,
+        concat_ws(', ', {CORDONED_OFFERINGS}, {_SET_BY.format(brake="cordon")})
+    FROM observed, jsonb_array_elements(cordons) AS cordon
+    UNION ALL
     SELECT CASE state WHEN 'disabled' THEN 'pinned_identity' ELSE 'credentials_rejected' END, name, NULL, NULL, NULL,
         last_error ->> 'code', last_error ->> 'message'
     FROM account WHERE state IN ('disabled', 'failing')
@@ -64,7 +71,7 @@ ACTIVE_BRAKES: TextClause = text(
         AND (last_listing_started_at IS NULL OR last_listing_started_at < workers.started_at)
     UNION ALL
     SELECT 'region_left', account, region, NULL, NULL, NULL, NULL FROM observed WHERE has_left
-    ORDER BY brake, account, region
+    ORDER BY brake, account, region, since
     """
 )
 """(brake, account, region, since, until, code, message). `since` NULL: unknown. `until` NULL: until its cause is gone."""

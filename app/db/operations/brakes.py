@@ -23,10 +23,9 @@ from sqlalchemy import (
     update,
 )
 
-from app.db.core.column_types import Time
 from app.db.core.prepared import Bound
-from app.db.core.statements import AnySelect
-from app.db.operations import cluster
+from app.db.core.sql import AnySelect, Time
+from app.db.schema import cluster
 from app.db.schema.tables import account_region, installation, lease, periodic_job
 
 _NOW = select(func.now().label("now"))
@@ -74,7 +73,7 @@ def doubt_terms() -> Executable:
 MAY_RESTORE_TERM = and_(lease.c.term_in_doubt, lease.c.expires_at < bindparam("promised", type_=Time))
 """Guard: the tag of the lease's VM promises a longer term, and the database may have lost the extension.
 
-`given`: {"promised": the expiry that the tag tells of}.
+`given`: {"promised": the expiry in the tag}.
 """
 
 

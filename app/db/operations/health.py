@@ -5,7 +5,7 @@ from collections.abc import Collection
 from sqlalchemy import exists, func, select, text
 
 from app.db.core.server_state import IS_READ_ONLY
-from app.db.core.statements import AnySelect
+from app.db.core.sql import AnySelect
 from app.db.schema.tables import account, worker_heartbeat
 
 CLOCK = text("SELECT CAST(extract(epoch FROM clock_timestamp()) AS double precision)")

@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Executable, TextClause, func, literal_column, select, text
 
-from app.db.core.statements import AnySelect
+from app.db.core.sql import AnySelect
 from app.db.leases.billing import cost, price_segments
 from app.db.schema.tables import attempt, invariant, lease
 from app.db.tenancy.quotas import RECOUNT
@@ -155,8 +155,8 @@ def violations(connection: Connection) -> list[str]:
 
 def examples(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """The first few violations, as values that JSON can represent."""
-    shown: list[dict[str, Any]] = json.loads(json.dumps([dict(row) for row in rows[:_EXAMPLES]], default=str))
-    return shown
+    first: list[dict[str, Any]] = json.loads(json.dumps([dict(row) for row in rows[:_EXAMPLES]], default=str))
+    return first
 
 
 _NOTE = text(
@@ -178,15 +178,15 @@ _NOTE = text(
 )
 
 
-def note(found: Found) -> Executable:
+def note(results: Found) -> Executable:
     """Stores the results of a check.
 
     Returns (name, violations, examples) of the invariants that broke, or hold again, since the last check.
     """
     return _NOTE.bindparams(
-        names=list(found),
-        counts=[len(rows) for rows in found.values()],
-        examples=[json.dumps(examples(rows)) for rows in found.values()],
+        names=list(results),
+        counts=[len(rows) for rows in results.values()],
+        examples=[json.dumps(examples(rows)) for rows in results.values()],
     )
 
 

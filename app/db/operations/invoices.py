@@ -6,7 +6,7 @@ from typing import Any
 from sqlalchemy import Insert, TextClause, and_, func, insert, select, text
 
 from app.db.core.prepared import Bound
-from app.db.core.statements import AnySelect
+from app.db.core.sql import AnySelect
 from app.db.schema.tables import invoice_import, invoice_line
 
 LOCK = text("LOCK TABLE invoice_import IN SHARE ROW EXCLUSIVE MODE")

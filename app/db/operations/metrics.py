@@ -13,8 +13,9 @@ from app.db.operations.active_brakes import ACTIVE_BRAKES
 from app.db.operations.invariants import NOTED
 from app.db.operations.invoices import UNLISTED
 from app.db.operations.launch_outcomes import LAUNCHES
-from app.db.operations.ops import BRAKES, EVENT_LAG, StuckAfter, stuck_counts
-from app.db.operations.summary import HEARTBEATS
+from app.db.operations.ops import BRAKES, GHOSTS, StuckAfter, stuck_counts
+from app.db.operations.summary import HEARTBEATS, LOST_HOSTS
+from app.db.operations.waiting import EVENT_LAG, OVERDUE
 from app.db.tenancy.quotas import RECOUNT
 
 _LIVE = "NOT (l.state IN ('failed', 'released'))"
@@ -47,14 +48,6 @@ LEASES = text(
 """Leases that have not ended, by state, with the age in seconds of the oldest queued lease, and of the oldest
 release."""
 
-OVERDUE = text(
-    f"""
-    SELECT count(*) AS leases, max({_AGE.format("next_due")}) AS age
-    FROM lease WHERE next_due <= now() AND (held_until IS NULL OR held_until < now())
-    """
-)
-"""Leases that are due and that no worker has claimed."""
-
 VMS = text(
     f"""
     SELECT a.provider, a.account, a.region, a.market, coalesce(l.gpu_model, 'unknown') AS gpu_model, count(*) AS vms,
@@ -80,16 +73,6 @@ ORPHANS = text(
 """VMs without a lease. `age` counts from the end of their own attempt, if it has ended, else from the first
 sighting."""
 
-GHOSTS = text(
-    f"""
-    SELECT l.account, l.region, count(*) AS leases, max({_AGE.format("coalesce(a.vm_state_at, l.updated_at)")}) AS age
-    FROM lease l LEFT JOIN attempt a ON a.lease_id = l.id AND {_LIVE_ATTEMPT}
-    WHERE {_LIVE} AND (l.state = 'active' OR l.rate_per_hour IS NOT NULL)
-      AND (a.id IS NULL OR a.vm_state IN ('gone', 'absent')) GROUP BY 1, 2
-    """
-)
-"""Leases that are shown as `active`, or billed, without a VM. `age` counts from the last time the VM was seen alive."""
-
 SETTLING = text(
     f"""
     SELECT a.account, a.region, count(*) AS attempts, max({_AGE.format("a.settling_since")}) AS age
@@ -108,7 +91,7 @@ JOBS = text(
     FROM periodic_job
     """
 )
-"""Periodic jobs, with the seconds since each last succeeded, or since it exists. `interval` NULL: an earlier version made it."""
+"""Periodic jobs, with the seconds since each last succeeded, or since it exists."""
 
 CHECKS = text("SELECT account, coalesce(failed, 0) AS failed FROM account_check")
 """Failed checks of each account."""
@@ -129,6 +112,7 @@ def statements(stuck_after: StuckAfter) -> Mapping[str, Executable]:
         "quota_drift": QUOTA_DRIFT,
         "offerings": OFFERINGS,
         "processes": HEARTBEATS,
+        "lost_hosts": LOST_HOSTS,
         "jobs": JOBS,
         "launches": LAUNCHES,
         "checks": CHECKS,

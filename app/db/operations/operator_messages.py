@@ -11,7 +11,8 @@ from sqlalchemy import Executable, Insert, TextClause, Update, func, select, tex
 from sqlalchemy.dialects.postgresql import insert
 
 from app.db.core.prepared import Bound
-from app.db.core.statements import AnySelect
+from app.db.core.sql import AnySelect
+from app.db.operations.active_brakes import CORDONED_OFFERINGS
 from app.db.schema.tables import installation, operator_message
 
 _ADD = "INSERT INTO operator_message (id, cause, kind, text) SELECT new_typeid('message'), cause, '{}', said FROM ({}) found"
@@ -37,7 +38,7 @@ ORPHANS = _collect(
 
 BRAKES = _collect(
     "brake",
-    """
+    f"""
     SELECT 'hold:' || coalesce(hold ->> 'since', '') AS cause,
         'The installation is on hold: ' || coalesce(hold ->> 'reason', 'no reason is known') || '.' AS said
     FROM installation WHERE hold IS NOT NULL
@@ -48,6 +49,10 @@ BRAKES = _collect(
     SELECT 'cordoned:' || name || ':' || coalesce(cordoned ->> 'since', ''),
         'An operator has stopped launches at the account ' || name || '.'
     FROM account WHERE cordoned IS NOT NULL
+    UNION ALL
+    SELECT 'cordoned:' || account || ':' || region || ':' || (cordon ->> 'since'),
+        'An operator has stopped launches in ' || region || ' of the account ' || account || ': ' || {CORDONED_OFFERINGS} || '.'
+    FROM account_region, jsonb_array_elements(cordons) AS cordon
     """,
 )
 
@@ -65,8 +70,8 @@ RECONCILIATION = _collect(
 
 def position() -> AnySelect:
     """(told_until, newest): numbers of events. `told_until` is NULL before the first run. Locks the row."""
-    told, newest = installation.c.operators_told_until, installation.c.event_sequence
-    return select(told.label("told_until"), newest.label("newest")).with_for_update()
+    told_until, newest = installation.c.operators_told_until, installation.c.event_sequence
+    return select(told_until.label("told_until"), newest.label("newest")).with_for_update()
 
 
 _BUDGETS = text(

@@ -12,7 +12,6 @@ from sqlalchemy import (
     Text,
     Update,
     and_,
-    bindparam,
     case,
     cast,
     false,
@@ -28,62 +27,52 @@ from sqlalchemy import (
     update,
 )
 
-from app.db.core.column_types import Time
-from app.db.core.reads import Query
-from app.db.core.statements import AnySelect
+from app.db.core.compiled import Query
+from app.db.core.sql import AnySelect, Time
 from app.db.leases.billing import ends_at
-from app.db.operations import cluster
 from app.db.operations.active_brakes import BRAKES_OF_ACCOUNT
+from app.db.schema import cluster
+from app.db.schema.leases import LIVE
 from app.db.schema.tables import (
     account,
     account_check,
     account_region,
     attempt,
-    event,
     gpu_latest,
     installation,
     lease,
     offering,
     orphan,
-    webhook,
 )
-from app.domain.leases import LIVE_ATTEMPT, TERMINAL, AttemptState, LeaseState, VmState
+from app.domain.leases import LIVE_ATTEMPT, AttemptState, LeaseState, VmState
 from app.domain.lifecycle import LARGE_GPU_COUNT
 
-LIVE = lease.c.state.not_in([literal_column(f"'{state}'") for state in sorted(TERMINAL)])
-"""Its states are literals, so that the partial indexes on live leases apply."""
 OPEN = orphan.c.state.in_(["seen", "ending"])
 """The orphan still requires an action."""
 
+_HAS_NO_VM = or_(attempt.c.id.is_(None), attempt.c.vm_state.in_([VmState.GONE, VmState.ABSENT]))
+GHOSTS = (
+    select(
+        lease.c.account,
+        lease.c.region,
+        func.count().label("leases"),
+        cast(
+            func.max(func.extract("epoch", func.now() - func.coalesce(attempt.c.vm_state_at, lease.c.updated_at))),
+            Float,
+        ).label("age"),
+    )
+    .select_from(
+        lease.outerjoin(
+            attempt, (attempt.c.lease_id == lease.c.id) & attempt.c.state.in_([str(state) for state in LIVE_ATTEMPT])
+        )
+    )
+    .where(LIVE, or_(lease.c.state == LeaseState.ACTIVE, lease.c.rate_per_hour.is_not(None)), _HAS_NO_VM)
+    .group_by(lease.c.account, lease.c.region)
+)
+"""Leases that are shown as active, or billed, without a VM, by place. `age`: seconds since the VM was last seen alive."""
+
 BRAKES = select(installation.c.id, installation.c.hold, installation.c.launches_stopped, func.now().label("as_of"))
 """The brakes that stop launches everywhere."""
-
-
-_UNNUMBERED = select(event.c.at).where(event.c.sequence.is_(None)).order_by(event.c.row_id).limit(1).scalar_subquery()
-_NEXT = (
-    select(event.c.at)
-    .where(event.c.tenant_id == webhook.c.tenant_id, event.c.sequence > webhook.c.position)
-    .order_by(event.c.sequence)
-    .limit(1)
-    .correlate(webhook)
-    .scalar_subquery()
-)
-_DUE = and_(~webhook.c.slow, or_(webhook.c.held_until.is_(None), webhook.c.held_until < func.now()))
-
-
-def _age(since: Any) -> Any:
-    return cast(func.greatest(func.extract("epoch", func.now() - since), 0), Float)
-
-
-EVENT_LAG = select(
-    func.coalesce(_age(_UNNUMBERED), 0.0).label("unnumbered_seconds"),
-    select(func.coalesce(func.max(_age(func.least(_NEXT, case((_DUE, webhook.c.next_due))))), 0.0))
-    .where(webhook.c.enabled)
-    .scalar_subquery()
-    .label("webhooks_seconds"),
-)
-"""Seconds that the oldest event waits for its number, and that the webhook that waits longest waits for a worker: to make
-deliveries of an event, or to send those that are due. A slow receiver's deliveries may wait. 0: nothing waits."""
 
 
 _NOT_QUEUED = attempt.c.vm_state.is_distinct_from(literal_column(f"'{VmState.QUEUED}'"))
@@ -120,11 +109,11 @@ def stuck_rows(after: StuckAfter) -> Subquery:
     """Stuck leases, without order or limit, so that a condition on the tenant applies before anything is joined."""
     newest = (attempt.c.lease_id == lease.c.id) & attempt.c.state.in_([str(state) for state in LIVE_ATTEMPT])
     reason = lease.c.reason["message"].astext.label("reason")
-    shown = (lease.c.id.label("lease_id"), lease.c.tenant_id, lease.c.state, lease.c.account, lease.c.region, reason)
+    columns = (lease.c.id.label("lease_id"), lease.c.tenant_id, lease.c.state, lease.c.account, lease.c.region, reason)
 
     def older(kind: str, since: Any, seconds: float, *where: Any) -> AnySelect:
         cut = func.now() - literal(timedelta(seconds=seconds), Interval)
-        query = select(literal(kind).label("kind"), *shown, since.label("since"))
+        query = select(literal(kind).label("kind"), *columns, since.label("since"))
         return query.select_from(lease.outerjoin(attempt, newest)).where(LIVE, since < cut, *where)
 
     provisioning = lease.c.state == str(LeaseState.PROVISIONING)
@@ -234,9 +223,6 @@ def adopt_orphans() -> Update:
 
 # --- accounts ---------------------------------------------------------------------------------------------
 
-ACCOUNT = select(account.c.cordoned).where(account.c.name == bindparam("name")).with_for_update()
-"""The brake of one account, locked. Parameter: name."""
-
 BLOCKED = account_region.c.blocked_by.op("||")(
     func.jsonb_build_object("since", account_region.c.blocked_since, "until", account_region.c.blocked_until)
 )
@@ -260,6 +246,7 @@ ACCOUNTS = Query(
         account_region.c.cycles,
         cast(account_region.c.last_error, Text).label("region_error"),
         case((account_region.c.blocked_until > func.now(), cast(BLOCKED, Text))).label("blocked"),
+        cast(account_region.c.cordons, Text).label("cordons"),
         cast(account_region.c.service_quotas, Text).label("service_quotas"),
         account_check.c.checked_at.label("last_check_at"),
         account_check.c.failed.label("failed_checks"),
@@ -274,11 +261,6 @@ ACCOUNTS = Query(
 )
 """Every account, by name, with a row for each of its regions; `region` is null for an account without regions. JSON is
 text."""
-
-
-def cordon(name: str, value: dict[str, Any] | None) -> Update:
-    """Cordons an account. `value`: {by, since, note}, or None to lift the cordon."""
-    return update(account).where(account.c.name == name).values(cordoned=value)
 
 
 SOON = text("SET LOCAL lock_timeout = '3s'")

@@ -142,9 +142,17 @@ STATEMENTS = (
     _AUDIT,
     _KEYS,
 )
-"""Retention: idempotency records 72 hours, events, launch batches without attempts, ended groups without leases and messages to operators 90 days, ended orphans and webhook deliveries 30 days, console output
-and quotes 7 days, sums of use 13 months, usage records, their sums, imported invoices, benchmarks, broken GPUs, entries of the audit trail and ended API keys without a budget 400 days,
-the newest sample of an ended lease a day."""
+"""Retention.
+
+- a day: the newest sample of an ended lease
+- 72 hours: idempotency records
+- 7 days: console output and quotes
+- 30 days: ended orphans and webhook deliveries
+- 90 days: events, launch batches without attempts, ended groups without leases and messages to operators
+- 13 months: sums of use
+- 400 days: usage records, their sums, imported invoices, benchmarks, broken GPUs, entries of the audit trail and ended
+  API keys without a budget
+"""
 
 
 _ROLLUPS = text(

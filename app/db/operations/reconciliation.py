@@ -4,13 +4,13 @@ An attempt and a charge meet in the resource and the day. A charge for a resourc
 attempt of the lease in its tags.
 """
 
-from dataclasses import dataclass
+from dataclasses import asdict
 from datetime import date
-from typing import Any
 
 from sqlalchemy import TextClause, text
 
 from app.db.core.prepared import Bound
+from app.domain.list_filters import ReconciliationFilter
 
 _ROWS = """
     WITH months AS (
@@ -134,26 +134,11 @@ _IMPORTS = text(
     """
 )
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReconciliationFilter:
-    """`month`: its first day, None: the current one in UTC. `tenant_id`, `kind`: None means any."""
-
-    month: date | None = None
-    tenant_id: str | None = None
-    kind: str | None = None
-
-    @property
-    def parameters(self) -> dict[str, Any]:
-        """Of both statements."""
-        return {"month": self.month, "tenant_id": self.tenant_id, "kind": self.kind}
-
-
 Key = tuple[date, str, str, str, str]
 """(day, provider, resource_id, attempt_id, kind)"""
 
 
-def items(wanted: ReconciliationFilter, *, after: Key | None, limit: int) -> Bound[TextClause]:
+def items(criteria: ReconciliationFilter, *, after: Key | None, limit: int) -> Bound[TextClause]:
     """Rows by day, provider and resource.
 
     `kind`: `matched`, `cloud_only` (a charge for what no attempt used about that day) or `gpulease_only` (an estimate
@@ -161,15 +146,15 @@ def items(wanted: ReconciliationFilter, *, after: Key | None, limit: int) -> Bou
     """
     day, provider, resource, attempt, kind = after or (None, None, None, None, None)
     place = {"after_day": day, "after_provider": provider, "after_resource": resource, "after_attempt": attempt}
-    return Bound(_ITEMS, {**wanted.parameters, **place, "after_kind": kind, "limit": limit})
+    return Bound(_ITEMS, {**asdict(criteria), **place, "after_kind": kind, "limit": limit})
 
 
-def totals(wanted: ReconciliationFilter) -> Bound[TextClause]:
+def totals(criteria: ReconciliationFilter) -> Bound[TextClause]:
     """A row for each tenant, NULL last: charges that belong to no tenant.
 
     `unlisted`: resources with this installation's tag that belong to no lease.
     """
-    return Bound(_TOTALS, wanted.parameters)
+    return Bound(_TOTALS, asdict(criteria))
 
 
 def count_unlisted(month: date) -> Bound[TextClause]:
@@ -177,9 +162,9 @@ def count_unlisted(month: date) -> Bound[TextClause]:
 
     `resources`: those with a line of this import, whether or not another import has one too.
     """
-    return Bound(_COUNT_UNLISTED, ReconciliationFilter(month=month).parameters)
+    return Bound(_COUNT_UNLISTED, asdict(ReconciliationFilter(month=month)))
 
 
-def imports(wanted: ReconciliationFilter) -> Bound[TextClause]:
+def imports(criteria: ReconciliationFilter) -> Bound[TextClause]:
     """The imports of the month that no newer one has replaced."""
-    return Bound(_IMPORTS, {"month": wanted.month})
+    return Bound(_IMPORTS, {"month": criteria.month})

@@ -5,16 +5,18 @@ from datetime import timedelta
 from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import ClauseElement, Interval, case, column, func, literal, literal_column, select, table
+from sqlalchemy import ClauseElement, Interval, case, column, func, literal, literal_column, select, table, text
 
-from app.db.core.compiled import with_values
-from app.db.core.reads import Query
-from app.db.fleet.jobs import ALIVE_FOR
+from app.db.core.compiled import Query, with_values
+from app.db.fleet.jobs import ALIVE_FOR, MISSING_AFTER
 from app.db.leases.billing import cost, price_segments
 from app.db.operations.active_brakes import ACTIVE_BRAKES
 from app.db.operations.invariants import NOTED
+from app.db.operations.invoices import UNLISTED
 from app.db.operations.launch_outcomes import LAUNCHES
-from app.db.operations.ops import BRAKES, EVENT_LAG, LIVE, OPEN, StuckAfter, stuck
+from app.db.operations.ops import BRAKES, GHOSTS, OPEN, StuckAfter, stuck
+from app.db.operations.waiting import EVENT_LAG, OVERDUE
+from app.db.schema.leases import LIVE
 from app.db.schema.tables import account_check, attempt, lease, orphan, periodic_job, tenant, worker_heartbeat
 from app.domain.error_kinds import ErrorKind
 from app.domain.leases import AttemptState
@@ -38,7 +40,7 @@ _LIVE_LEASES = (
     .where(LIVE)
     .cte("live")
 )
-_live = table("live", *(column(one.name) for one in _LIVE_LEASES.c))
+_live = table("live", *(column(member.name) for member in _LIVE_LEASES.c))
 """The same by its name: the parts below are written out one by one, and stand beside it in one statement."""
 
 _LEASES = func.count().label("leases")
@@ -91,8 +93,12 @@ LATE_JOBS = (
 )
 """Periodic jobs that have not succeeded for LATE_AFTER of their intervals."""
 
+_FAILED_NAMES = literal_column(
+    "(SELECT json_agg(DISTINCT one ->> 'name') FROM jsonb_array_elements(account_check.checks) one"
+    " WHERE one ->> 'result' = 'failed')"
+)
 FAILED_CHECKS = (
-    select(account_check.c.account, account_check.c.failed, account_check.c.checked_at)
+    select(account_check.c.account, account_check.c.failed, account_check.c.checked_at, _FAILED_NAMES.label("names"))
     .where(account_check.c.failed > 0)
     .order_by(account_check.c.account)
 )
@@ -104,6 +110,15 @@ HEARTBEATS = select(
     func.extract("epoch", func.now() - func.max(worker_heartbeat.c.seen_at)).label("age"),
 ).group_by(worker_heartbeat.c.kind)
 """Processes by kind with a heartbeat within the last 15 seconds, and the seconds since the latest one."""
+
+LOST_HOSTS = text(
+    f"""
+    SELECT host, kind, extract(epoch FROM now() - max(seen_at))::float8 AS age FROM worker_heartbeat
+    WHERE host IS NOT NULL GROUP BY host, kind
+    HAVING max(seen_at) < now() - interval '{MISSING_AFTER.total_seconds():g} seconds' ORDER BY host, kind
+    """
+)
+"""Hosts whose processes of a kind ended without a clean stop, and where none of that kind reports now."""
 
 ENDED = select(lease.c.state, _LEASES, literal(0).label("gpus")).where(~LIVE).group_by(lease.c.state)
 """Leases that have ended, by state, as long as they are kept."""
@@ -130,7 +145,7 @@ TROUBLE = (
     .group_by(*_TRIED_AT)
     .order_by(attempt.c.instance_type, attempt.c.region, attempt.c.market)
 )
-"""Refusals for want of capacity, and VMs that their provider took back, in the last 24 hours, by place."""
+"""Launches refused for lack of capacity, and VMs that their provider interrupted, in the last 24 hours, by place."""
 
 _TO_READY = func.extract("epoch", lease.c.ready_at - lease.c.created_at)
 TIME_TO_READY = select(
@@ -158,6 +173,10 @@ def present(stuck_after: StuckAfter, *, stuck_limit: int) -> Query:
             "failed_checks": FAILED_CHECKS,
             "stuck": stuck(stuck_after, limit=stuck_limit),
             "heartbeats": HEARTBEATS,
+            "lost_hosts": LOST_HOSTS,
+            "overdue": OVERDUE,
+            "ghosts": GHOSTS,
+            "unlisted": UNLISTED,
             "invariants": NOTED,
             "event_lag": EVENT_LAG,
         },

@@ -14,7 +14,7 @@ from sqlalchemy import (
     text,
 )
 
-from app.db.core.column_types import Id, Json, Money, Time
+from app.db.core.sql import Id, Json, Money, Time
 from app.db.schema.metadata import metadata, one_of
 from app.domain.leases import LIVE_ATTEMPT, AttemptState, VmState
 
@@ -46,7 +46,7 @@ attempt = Table(
     Column("price_source", Text, comment="where the price is from"),
     Column("price_as_of", Time, comment="when the provider stated the price"),
     Column("list_price_per_hour", Money, comment="USD: the same machine on demand; NULL: unknown"),
-    Column("disk_gib", Integer, comment="of its network disks; NULL: launched by an earlier version"),
+    Column("disk_gib", Integer, comment="of its network disks; NULL: of a lease that was rebuilt"),
     Column("disk_price_per_hour", Money, comment="USD for all disks; NULL: not metered"),
     Column("address_price_per_hour", Money, comment="USD for its public address; NULL: not metered"),
     Column("token", Text, nullable=False, unique=True),
@@ -55,7 +55,7 @@ attempt = Table(
     Column("batch_key", Text, comment="equal where one create call can launch several; NULL: launched alone"),
     Column("batch_id", Id, comment="the launch batch that it was sent with"),
     Column("batch_index", Integer, comment="its slot there"),
-    Column("host_key_hash", LargeBinary, comment="SHA-256 of the token that the VM tells its keys with"),
+    Column("host_key_hash", LargeBinary, comment="SHA-256 of the token with which the VM reports its keys"),
     Column("agent_hash", LargeBinary, comment="SHA-256 of the token of the VM's agent; NULL: the VM has no agent"),
     Column("state", Text, nullable=False, server_default="planned"),
     Column("clean", Boolean, nullable=False, server_default=text("false"), comment="nothing is left that costs money"),
@@ -84,7 +84,7 @@ attempt = Table(
     Column(
         "end_accepted", Boolean, nullable=False, server_default=text("false"), comment="of a VM that the provider knew"
     ),
-    Column("console_asked_at", Time, comment="its console output is asked for once"),
+    Column("console_asked_at", Time, comment="when its console output was requested, which happens once"),
     # the proof of its GPUs
     Column("proof_awaited_at", Time, comment="since when the ready VM is waited for to prove its GPUs"),
     Column("console_proof_tries", Integer, nullable=False, server_default="0", comment="reads of the console for it"),

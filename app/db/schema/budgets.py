@@ -2,7 +2,7 @@
 
 from sqlalchemy import CheckConstraint, Column, ForeignKey, Index, Integer, Table, Text, text
 
-from app.db.core.column_types import Id, Json, Money, Time
+from app.db.core.sql import Id, Json, Money, Time
 from app.db.schema.metadata import metadata
 
 _NOW = text("now()")
@@ -70,7 +70,7 @@ quote = Table(
     metadata,
     Column("id", Id, primary_key=True),
     Column("tenant_id", Id, ForeignKey("tenant.id"), nullable=False),
-    Column("key_id", Id, nullable=False, comment="the key that asked for it"),
+    Column("key_id", Id, nullable=False, comment="the key of the request"),
     Column("request", Json, nullable=False, comment="as stored on a lease"),
     Column("plan", Json, nullable=False),
     Column("price_per_hour", Money, nullable=False, comment="USD of compute at the first candidate"),

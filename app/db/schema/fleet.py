@@ -18,7 +18,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import UUID
 
-from app.db.core.column_types import Id, Json, Money, Time
+from app.db.core.sql import Id, Json, Money, Time
 from app.db.schema.metadata import metadata
 
 _NOW = text("now()")
@@ -77,7 +77,7 @@ account_region = Table(
     Column("account", Text, ForeignKey("account.name"), primary_key=True),
     Column("region", Text, primary_key=True),
     Column("last_listing_started_at", Time, comment="start of the last listing that did not break off"),
-    Column("last_complete_listing_at", Time, comment="start of the last one that was believed and told of every VM"),
+    Column("last_complete_listing_at", Time, comment="start of the last one that was believed and covered every VM"),
     Column("listed", Integer, comment="VMs in it"),
     Column("last_watched_at", Time, comment="start of the last look at the VMs in change, when there were any"),
     Column("listing_calls", Integer),
@@ -96,6 +96,13 @@ account_region = Table(
         nullable=False,
         server_default=text("'{}'"),
         comment="{tenant_id: cycles in a row with a mass loss of its VMs}",
+    ),
+    Column(
+        "cordons",
+        Json,
+        nullable=False,
+        server_default=text("'[]'"),
+        comment="of offerings: [{zone, instance_type, market, by, since, note}]; null: each zone, type or market",
     ),
 )
 
@@ -129,7 +136,7 @@ offering = Table(
         Boolean,
         nullable=False,
         server_default=_FALSE,
-        comment="told by the provider; else from the adapter's own list",
+        comment="the provider returned it; else from the adapter's own list",
     ),
     Column("cool_until", Time),
     Column("cool_reason", Text),
@@ -140,7 +147,6 @@ offering = Table(
     Column("launches", Integer, nullable=False, server_default="0"),
     Column("refusals", Integer, nullable=False, server_default="0"),
     Column("ready_seconds", Numeric(10, 3), comment="moving average of launch to ready"),
-    Column("cordoned", Boolean, nullable=False, server_default=_FALSE),
     Column("refreshed_at", Time, nullable=False, server_default=_NOW),
     CheckConstraint("market IN ('on_demand', 'spot')", name="market"),
 )
@@ -155,7 +161,7 @@ part_price = Table(
     Column("price", Money, nullable=False),
     Column("price_as_of", Time, nullable=False),
     Column("price_source", Text, nullable=False),
-    Column("price_live", Boolean, nullable=False, comment="told by the provider; else from a list"),
+    Column("price_live", Boolean, nullable=False, comment="the provider returned it; else from a list"),
     CheckConstraint("part IN ('disk', 'address')", name="part"),
     CheckConstraint("price >= 0", name="price"),
     comment="Prices of what a VM has besides compute: its network disk and its public address",
@@ -191,9 +197,7 @@ orphan = Table(
     Column("gone_at", Time),
     Column("adopt_requested_at", Time, comment="an operator wants its lease rebuilt from its tags"),
     Column("adopt_error", Text, comment="why that could not be done"),
-    CheckConstraint(
-        "cause IN ('ended_lease', 'other_attempt', 'lost_row', 'copied_tags', 'no_row', 'leftover')", name="cause"
-    ),
+    CheckConstraint("cause IN ('ended_lease', 'other_attempt', 'lost_row', 'copied_tags', 'leftover')", name="cause"),
     CheckConstraint("state IN ('seen', 'ending', 'gone', 'adopted')", name="state"),
     UniqueConstraint("id"),
     Index("ix_orphan_open", "account", "region", postgresql_where=text("state IN ('seen', 'ending')")),
@@ -224,9 +228,7 @@ periodic_job = Table(
     Column("last_started_at", Time),
     Column("last_ok_at", Time),
     Column("last_error", Text),
-    Column(
-        "interval_seconds", Double, comment="from the start of a run to the next one; NULL: made by an earlier version"
-    ),
+    Column("interval_seconds", Double, nullable=False, comment="from the start of a run to the next one"),
     Column("created_at", Time, nullable=False, server_default=_NOW),
     Index("ix_periodic_job_kind_next_due", "kind", "next_due"),
 )
@@ -246,6 +248,7 @@ worker_heartbeat = Table(
     metadata,
     Column("name", Text, primary_key=True),
     Column("kind", Text, nullable=False),
+    Column("host", Text),  # NULL: the dead-man switch
     Column("started_at", Time, nullable=False, server_default=_NOW),
     Column("seen_at", Time, nullable=False, server_default=_NOW),
 )

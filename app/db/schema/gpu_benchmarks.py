@@ -2,7 +2,7 @@
 
 from sqlalchemy import Boolean, Column, Double, Index, Integer, Table, Text, text
 
-from app.db.core.column_types import Id, Json, Time
+from app.db.core.sql import Id, Json, Time
 from app.db.schema.metadata import metadata
 
 gpu_benchmark = Table(

@@ -2,9 +2,9 @@
 
 from sqlalchemy import ARRAY, Boolean, Column, Index, Integer, SmallInteger, Table, Text
 
-from app.db.core.column_types import Id, Json, Time
+from app.db.core.sql import Id, Json, Time
 from app.db.schema.metadata import metadata
-from app.domain.gpu_samples import LEASE_SERIES
+from app.domain.gpus.samples import LEASE_SERIES
 
 gpu_latest = Table(
     "gpu_latest",

@@ -2,7 +2,7 @@
 
 from sqlalchemy import CheckConstraint, Column, ForeignKey, Index, Integer, Table, Text, UniqueConstraint, text
 
-from app.db.core.column_types import Id, Json, Time
+from app.db.core.sql import Id, Json, Time
 from app.db.schema.metadata import metadata
 
 _NOW = text("now()")
@@ -16,7 +16,7 @@ lease_group = Table(
     Column("name", Text, nullable=False),
     Column("size", Integer, nullable=False, comment="members wanted"),
     Column("min_size", Integer, nullable=False, comment="members without which it does not run"),
-    Column("lease", Json, nullable=False, comment="the request of each member, as asked for"),
+    Column("lease", Json, nullable=False, comment="the request of each member, as received"),
     Column("placement", Text, nullable=False),
     Column("interconnect", Text, nullable=False),
     Column("form_seconds", Integer, nullable=False, comment="how long its members may take to be ready in one pool"),

@@ -16,7 +16,7 @@ from sqlalchemy import (
     text,
 )
 
-from app.db.core.column_types import Id, Json, Time
+from app.db.core.sql import Id, Json, Time
 from app.db.schema.metadata import metadata
 
 invoice_import = Table(

@@ -12,11 +12,12 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    literal_column,
     text,
 )
 from sqlalchemy.dialects.postgresql import UUID
 
-from app.db.core.column_types import Id, Json, Money, Time
+from app.db.core.sql import Id, Json, Money, Time
 from app.db.schema.metadata import metadata, one_of
 from app.domain.leases import TERMINAL, Desired, LeaseState
 
@@ -32,7 +33,7 @@ lease = Table(
     Column("tenant_id", Id, ForeignKey("tenant.id"), nullable=False),
     Column("name", Text, nullable=False),
     Column("labels", Json, nullable=False, server_default=text("'{}'")),
-    Column("request", Json, nullable=False, comment="as asked for, defaults filled in, without the startup script"),
+    Column("request", Json, nullable=False, comment="as received, defaults filled in, without the startup script"),
     Column("on_interruption", Text, nullable=False, server_default="end"),
     Column("minimum_claim", Json, nullable=False, comment="quota held while no offering is chosen"),
     Column(
@@ -43,7 +44,7 @@ lease = Table(
     Column(
         "minimum_rate",
         Money,
-        comment="USD an hour: the least that any candidate costs, all parts; NULL: created by an earlier version",
+        comment="USD an hour: the least that any candidate costs, all parts; NULL: rebuilt from the tags of its VM",
     ),
     Column("max_rate", Money, comment="USD an hour, all parts: the rate of its quote; NULL: no quote"),
     Column("key_id", Id, comment="the API key that created it; NULL: unknown"),
@@ -76,7 +77,7 @@ lease = Table(
     Column("gpu_count", Integer),
     Column("connection", Json),
     Column("interruption", Json),
-    Column("ssh_host_keys", Json, comment="as the VM of the newest attempt told them, once"),
+    Column("ssh_host_keys", Json, comment="as the VM of the newest attempt reported them, once"),
     Column("health", Text, comment="unused; see gpu_health"),
     Column("proof", Json, comment="of the newest attempt: its number n, its boot_id and what the API shows"),
     Column("gpu_health", Json, comment="of the newest attempt: its number n and what the API shows"),
@@ -105,7 +106,7 @@ lease = Table(
     Column("wait_until", Time, nullable=False),
     Column("pass_started_at", Time, comment="start of the present pass over the candidates"),
     Column("release_requested_at", Time),
-    Column("reboot_requested_at", Time, comment="a reboot that is asked for and not sent yet"),
+    Column("reboot_requested_at", Time, comment="a reboot that is requested and not sent yet"),
     Column("provider_gone_at", Time),
     Column("ended_at", Time),
     Column("updated_at", Time, nullable=False, server_default=_NOW),
@@ -213,3 +214,6 @@ event = Table(
     Index("ix_event_lease_id_sequence", "lease_id", "sequence"),
     Index("ix_event_at", "at"),
 )
+
+LIVE = lease.c.state.not_in([literal_column(f"'{state}'") for state in sorted(TERMINAL)])
+"""Of a lease that has not ended. Its states are literals, so that the partial indexes on live leases apply."""

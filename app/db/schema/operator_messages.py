@@ -2,7 +2,7 @@
 
 from sqlalchemy import Column, Index, Integer, Table, Text, UniqueConstraint, text
 
-from app.db.core.column_types import Id, Json, Time
+from app.db.core.sql import Id, Json, Time
 from app.db.schema.metadata import metadata
 
 _NOW = text("now()")

@@ -3,7 +3,7 @@
 from sqlalchemy import Column, ForeignKey, Integer, Numeric, Table, Text
 from sqlalchemy.dialects.postgresql import ARRAY
 
-from app.db.core.column_types import Json, Money, Time
+from app.db.core.sql import Json, Money, Time
 from app.db.schema.metadata import metadata
 
 reservation = Table(

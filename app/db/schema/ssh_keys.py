@@ -2,7 +2,7 @@
 
 from sqlalchemy import Boolean, Column, ForeignKey, Index, Table, Text, UniqueConstraint, text
 
-from app.db.core.column_types import Id, Time
+from app.db.core.sql import Id, Time
 from app.db.schema.metadata import metadata
 
 ssh_key = Table(

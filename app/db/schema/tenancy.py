@@ -2,7 +2,7 @@
 
 from sqlalchemy import Boolean, CheckConstraint, Column, ForeignKey, Index, Integer, LargeBinary, Table, Text, text
 
-from app.db.core.column_types import Amount, Id, Json, Time
+from app.db.core.sql import Amount, Id, Json, Time
 from app.db.schema.metadata import metadata
 
 _NOW = text("now()")
@@ -68,7 +68,7 @@ quota = Table(
         Boolean,
         nullable=False,
         server_default=text("false"),
-        comment="that it is nearly used was told, and it has not fallen far enough since to be told again",
+        comment="its warning was sent, and its use has not fallen far enough since to send another",
     ),
     CheckConstraint('used >= 0 AND ("limit" IS NULL OR "limit" >= 0)', name="amounts"),
     CheckConstraint(

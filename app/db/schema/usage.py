@@ -2,7 +2,7 @@
 
 from sqlalchemy import Boolean, CheckConstraint, Column, Float, Index, Integer, Numeric, Table, Text, text
 
-from app.db.core.column_types import Id, Json, Money, Time
+from app.db.core.sql import Id, Json, Money, Time
 from app.db.schema.metadata import metadata
 
 usage_rollup = Table(

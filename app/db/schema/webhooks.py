@@ -16,7 +16,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import UUID
 
-from app.db.core.column_types import Id, Json, Time
+from app.db.core.sql import Id, Json, Time
 from app.db.schema.metadata import metadata
 
 _NOW = text("now()")

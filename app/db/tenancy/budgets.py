@@ -23,9 +23,8 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import Insert, insert
 
-from app.db.core.column_types import Amount, Id, Json
 from app.db.core.prepared import Bound
-from app.db.core.statements import AnySelect
+from app.db.core.sql import Amount, AnySelect, Id, Json
 from app.db.core.tenant_scope import owned
 from app.db.leases.billing import accrued
 from app.db.schema.tables import api_key, budget, lease, quota, quota_claim
@@ -144,7 +143,7 @@ def with_amounts(budget_ids: list[str]) -> AnySelect:
     return WITH_AMOUNTS.where(budget.c.id.in_(budget_ids)).order_by(budget.c.id)
 
 
-def told(budget_id: str, threshold: int, *, before: int, since: datetime) -> Update:
+def mark_threshold(budget_id: str, threshold: int, *, before: int, since: datetime) -> Update:
     """Records the highest threshold with an event. No row when another process did, or a new period began."""
     unchanged = (budget.c.threshold_told == before, budget.c.period_started_at == since)
     return (

@@ -10,15 +10,15 @@ from typing import Any
 
 from sqlalchemy import Connection, TextClause, func, literal_column, select, text
 
-from app.db.core.column_types import Time
 from app.db.core.compiled import with_values
 from app.db.core.prepared import Bound
+from app.db.core.sql import Time
 from app.db.core.tenant_scope import EVERY_TENANT, TENANT, parameter
 from app.db.leases.billing import accrued, parts, price_segments
 from app.db.leases.billing import cost as billed_cost
 from app.db.schema.tables import attempt, lease
 from app.db.tenancy import thresholds
-from app.domain.budgets import resource_of, untold
+from app.domain.budgets import resource_of, without_event
 
 LIVE = "l.ended_at IS NULL"
 
@@ -234,6 +234,7 @@ _CHANGE_SET = text(
 )
 _LOCK_TENANT = text("SELECT id FROM tenant WHERE id = :tenant_id FOR NO KEY UPDATE")
 _DUE = "b.tenant_id = :tenant_id AND b.period_ends_at <= now()"
+# Each amount was rounded to 6 digits, so their sum may be a millionth below the threshold that was reached.
 _REACHED = text(
     f"""
     SELECT b.*, 0 AS committed, round(q.spent
@@ -241,7 +242,7 @@ _REACHED = text(
             WHERE l.tenant_id = b.tenant_id AND l.ended_at >= b.period_ends_at AND {_COUNTED})
         + (SELECT coalesce(sum(greatest({cost_before("b.period_ends_at")} - {base_of("c.base")}, 0)), 0)
             FROM quota_claim c JOIN lease l ON l.id = c.lease_id
-            WHERE c.tenant_id = b.tenant_id AND c.resource = {RESOURCE} AND {LIVE}), 6) AS spent
+            WHERE c.tenant_id = b.tenant_id AND c.resource = {RESOURCE} AND {LIVE}), 4) AS spent
     FROM budget b JOIN quota q ON q.tenant_id = b.tenant_id AND q.resource = {RESOURCE}
     WHERE {_DUE} AND b.id = ANY(CAST(:budgets AS text[])) AND EXISTS (
         SELECT FROM jsonb_array_elements_text(b.thresholds) t WHERE CAST(t AS int) > b.threshold_told)
@@ -367,5 +368,5 @@ def _begin_next(connection: Connection, tenant_id: str, budget_ids: Sequence[str
     """One period further, for those of the budgets whose period is over: their resources."""
     these = {"tenant_id": tenant_id, "budgets": list(budget_ids)}
     for row in connection.execute(_REACHED, these).all():
-        thresholds.append(connection, row, untold(row.thresholds, row.threshold_told, row.spent, row.amount))
+        thresholds.append(connection, row, without_event(row.thresholds, row.threshold_told, row.spent, row.amount))
     return list(connection.execute(_ROLL, these).scalars().all())

@@ -6,8 +6,8 @@ from typing import Any
 from sqlalchemy import ColumnElement, Update, and_, bindparam, func, or_, select, text, update
 from sqlalchemy.dialects.postgresql import insert
 
-from app.db.core.reads import Query
-from app.db.core.statements import AnyInsert, AnySelect
+from app.db.core.compiled import Query
+from app.db.core.sql import AnyInsert, AnySelect
 from app.db.core.tenant_scope import owned
 from app.db.schema.tables import api_key
 
@@ -69,16 +69,16 @@ def add(values: dict[str, Any]) -> AnyInsert:
 
 def get(key_id: str, *, within: str | None, lock: bool = False) -> AnySelect:
     """Public columns of one key of the tenant `within` (None: of any). `lock`: until the transaction ends."""
-    found = select(*_PUBLIC).where(api_key.c.id == key_id, owned(api_key.c.tenant_id, within))
-    return found.with_for_update() if lock else found
+    query = select(*_PUBLIC).where(api_key.c.id == key_id, owned(api_key.c.tenant_id, within))
+    return query.with_for_update() if lock else query
 
 
 def page(tenant_id: str, *, after: str | None, limit: int) -> AnySelect:
     """Keys of a tenant, newest first, revoked ones included."""
-    found = select(*_PUBLIC).where(api_key.c.tenant_id == tenant_id)
+    query = select(*_PUBLIC).where(api_key.c.tenant_id == tenant_id)
     if after is not None:
-        found = found.where(api_key.c.id < after)
-    return found.order_by(api_key.c.id.desc()).limit(limit)
+        query = query.where(api_key.c.id < after)
+    return query.order_by(api_key.c.id.desc()).limit(limit)
 
 
 def of_no_tenant() -> AnySelect:

@@ -6,7 +6,7 @@ from decimal import Decimal
 from sqlalchemy import select
 from sqlalchemy.dialects.postgresql import Insert, insert
 
-from app.db.core.statements import AnySelect
+from app.db.core.sql import AnySelect
 from app.db.schema.tables import quota
 from app.domain.budgets import PREFIX
 

@@ -13,9 +13,9 @@ from typing import Any
 
 from sqlalchemy import Executable, Integer, Interval, TextClause, bindparam, text
 
-from app.db.core.column_types import Amount, Id, Json
 from app.db.core.compiled import Compiled
 from app.db.core.prepared import Bound
+from app.db.core.sql import Amount, Id, Json
 from app.db.tenancy import commitments
 from app.domain.ids import LeaseId, TenantId
 
@@ -102,7 +102,7 @@ ADMIT_LEASE = Compiled(_admitting(_CLAIMED).bindparams(bindparam("lease_id", typ
 _LEASES = "CAST(:leases AS text[])"
 _RESERVE = f"""
     WITH {{held_by}},
-    wanted AS ({{wanted}} SELECT lease_id, resource, amount FROM budgeted),
+    wanted AS ({{amounts}} SELECT lease_id, resource, amount FROM budgeted),
     held AS (SELECT lease_id, resource, amount, base FROM quota_claim WHERE lease_id = ANY({_LEASES}){{these}}),
     left_to AS (
         SELECT h.resource, sum(round(greatest({{accrued}} - {{base}}, 0), 6)) AS amount FROM held h JOIN lease l ON l.id = h.lease_id
@@ -130,11 +130,11 @@ _RESERVE = f"""
 _LEAVES = ", spent = q.spent + coalesce((SELECT t.amount FROM left_to t WHERE t.resource = m.resource), 0)"
 
 
-def _reserving(*, rate: str, wanted: str, these: str) -> TextClause:
+def _reserving(*, rate: str, amounts: str, these: str) -> TextClause:
     held_by = commitments.held_by(f"l.id = ANY({_LEASES})", rate=rate, joining=commitments.BASE_NOW)
     names = {
         "held_by": held_by,
-        "wanted": wanted,
+        "amounts": amounts,
         "these": these,
         "accrued": commitments.ACCRUED,
         "base": commitments.base_of("h.base"),
@@ -145,8 +145,8 @@ def _reserving(*, rate: str, wanted: str, these: str) -> TextClause:
 
 
 _WANTED_EACH = f"SELECT lease_id, w.* FROM unnest({_LEASES}) AS lease_id CROSS JOIN ({_WANTED}) w UNION ALL"
-_RESERVE_AT = _reserving(rate="CAST(:rate AS numeric)", wanted=_WANTED_EACH, these="")
-_RECOMMIT = _reserving(rate=commitments.PRESENT_RATE, wanted="", these=" AND resource LIKE 'budget:%'")
+_RESERVE_AT = _reserving(rate="CAST(:rate AS numeric)", amounts=_WANTED_EACH, these="")
+_RECOMMIT = _reserving(rate=commitments.PRESENT_RATE, amounts="", these=" AND resource LIKE 'budget:%'")
 
 _RELEASE = text(
     f"""
@@ -195,8 +195,8 @@ def admit(
     """
     new = new or NewCommitment()
     about: dict[str, Any] = {"rate": new.rate, "ttl": new.ttl, "max_cost": new.max_cost, "key_id": new.key_id}
-    given = {"tenant_id": tenant_id, "labels": dict(new.labels), "members": members}
-    return _ADMIT.bindparams(**given, **_arrays(amounts), **about)
+    parameters = {"tenant_id": tenant_id, "labels": dict(new.labels), "members": members}
+    return _ADMIT.bindparams(**parameters, **_arrays(amounts), **about)
 
 
 def reserve(
@@ -252,6 +252,17 @@ def ensure_rows(tenant_id: TenantId, resources: Iterable[str]) -> Bound[TextClau
     return Bound(_ENSURE_ROWS, {"tenant_id": tenant_id, "resources": sorted(resources)})
 
 
+_LOCK_ALL = text("SELECT resource FROM quota WHERE tenant_id = :tenant_id ORDER BY resource FOR UPDATE")
+
+
+def lock_all(tenant_id: TenantId) -> Bound[TextClause]:
+    """Locks every row of the tenant, in order, for a transaction that changes quota by several statements.
+
+    Call it after `ensure_rows`: a row that is inserted later would be locked out of order.
+    """
+    return Bound(_LOCK_ALL, {"tenant_id": tenant_id})
+
+
 RECOUNT = text(
     """
     SELECT q.tenant_id, q.resource, q.used, coalesce(c.amount, 0) AS claimed
@@ -270,6 +281,7 @@ __all__ = [
     "NewCommitment",
     "admit",
     "ensure_rows",
+    "lock_all",
     "recommit",
     "release",
     "remember",

@@ -20,7 +20,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import insert
 
 from app.db.core.compiled import Compiled
-from app.db.core.statements import AnyInsert, AnySelect
+from app.db.core.sql import AnyInsert, AnySelect
 from app.db.core.tenant_scope import owned
 from app.db.schema.tables import ssh_key
 

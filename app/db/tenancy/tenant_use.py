@@ -2,9 +2,9 @@
 
 from sqlalchemy import Integer, Text, bindparam, cast, func, select, true
 
-from app.db.core.column_types import Id
-from app.db.core.reads import Query
-from app.db.operations.ops import LIVE
+from app.db.core.compiled import Query
+from app.db.core.sql import Id
+from app.db.schema.leases import LIVE
 from app.db.schema.tables import lease, quota, tenant
 from app.db.tenancy.quota_limits import NO_BUDGET
 

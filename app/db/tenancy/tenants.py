@@ -5,8 +5,8 @@ from typing import Any
 from sqlalchemy import Update, bindparam, func, select, update
 from sqlalchemy.dialects.postgresql import insert
 
-from app.db.core.reads import Query
-from app.db.core.statements import AnyInsert, AnySelect
+from app.db.core.compiled import Query
+from app.db.core.sql import AnyInsert, AnySelect
 from app.db.core.tenant_scope import owned
 from app.db.schema.tables import tenant
 
@@ -21,14 +21,14 @@ def add(values: dict[str, Any]) -> AnyInsert:
 
 def get(tenant_id: str, *, within: str | None, lock: bool = False) -> AnySelect:
     """One tenant, if it is the one that asks (`within` None: an operator asks). `lock`: until the transaction ends."""
-    found = select(tenant).where(tenant.c.id == tenant_id, owned(tenant.c.id, within))
-    return found.with_for_update(key_share=True) if lock else found
+    query = select(tenant).where(tenant.c.id == tenant_id, owned(tenant.c.id, within))
+    return query.with_for_update(key_share=True) if lock else query
 
 
 def page(*, after: str | None, limit: int) -> AnySelect:
     """Tenants, newest first."""
-    found = select(tenant).order_by(tenant.c.id.desc()).limit(limit)
-    return found if after is None else found.where(tenant.c.id < after)
+    query = select(tenant).order_by(tenant.c.id.desc()).limit(limit)
+    return query if after is None else query.where(tenant.c.id < after)
 
 
 def change(tenant_id: str, values: dict[str, Any]) -> Update:

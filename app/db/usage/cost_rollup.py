@@ -24,9 +24,8 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import Insert, insert
 
-from app.db.core.column_types import Time
 from app.db.core.prepared import Bound
-from app.db.core.statements import AnySelect
+from app.db.core.sql import AnySelect, Time
 from app.db.schema.tables import cost_rollup, usage_record
 from app.db.usage.facts import text
 from app.domain.usage import UNKNOWN, UsageStep
@@ -95,12 +94,12 @@ def _of_days() -> AnySelect:
         cost_rollup.c.starts_at >= touched.c.starts_at,
         cost_rollup.c.starts_at < touched.c.starts_at + literal_column("interval '24 hours'"),
     )
-    found = (
+    records = (
         select(cost_rollup, cast(touched.c.starts_at, Time).label("day"))
         .select_from(touched.join(cost_rollup, hours))
         .subquery("hours")
     )
-    return _sums(found, found.c.day, leases_of(found, found.c.day))
+    return _sums(records, records.c.day, leases_of(records, records.c.day))
 
 
 def leases_of(steps: Any, bucket: Any) -> Any:
@@ -108,9 +107,9 @@ def leases_of(steps: Any, bucket: Any) -> Any:
     return case((steps.c.starts_at == bucket, steps.c.leases), else_=steps.c.leases_started)
 
 
-def _sums(found: Any, starts_at: Any, leases: Any) -> AnySelect:
-    keys = [found.c.tenant_id, starts_at, *(found.c[name] for name in DIMENSIONS)]
-    added = [*(found.c[name] for name in AMOUNTS), leases, found.c.leases_started]
+def _sums(records: Any, starts_at: Any, leases: Any) -> AnySelect:
+    keys = [records.c.tenant_id, starts_at, *(records.c[name] for name in DIMENSIONS)]
+    added = [*(records.c[name] for name in AMOUNTS), leases, records.c.leases_started]
     return select(*keys, *(func.sum(column) for column in added)).group_by(*keys)
 
 

@@ -25,8 +25,7 @@ from sqlalchemy import (
     union_all,
 )
 
-from app.db.core.column_types import Id, Time
-from app.db.core.statements import AnySelect
+from app.db.core.sql import AnySelect, Id, Time
 from app.db.core.tenant_scope import only
 from app.db.schema.tables import cost_rollup, usage_progress, usage_record
 from app.db.usage.cost_rollup import AMOUNTS, DIMENSIONS, is_first_use, leases_of, of_record
@@ -67,9 +66,9 @@ def page(shape: CostShape, *, after: bool) -> AnySelect:
     divided = select(rows, start, *_groups(shape, rows)).subquery("divided")
     keys = [divided.c.start, *(divided.c[group_name(place)] for place in range(len(shape.groupings)))]
     query = select(*keys, *_sums(shape, divided, divided.c.start)).group_by(*keys)
-    found = query.subquery("found")
-    order: list[Any] = [found.c.start, *(cast(found.c[key.name], Id) for key in keys[1:])]
-    query = select(found).order_by(*order).limit(bindparam("limit"))
+    groups = query.subquery("found")
+    order: list[Any] = [groups.c.start, *(cast(groups.c[key.name], Id) for key in keys[1:])]
+    query = select(groups).order_by(*order).limit(bindparam("limit"))
     if not after:
         return query
     last = [bindparam("after_0", type_=Time), *(bindparam(f"after_{n}", type_=Id) for n in range(1, len(order)))]
@@ -119,19 +118,19 @@ def _stored_sums(shape: CostShape) -> AnySelect:
 
 def _live(shape: CostShape) -> AnySelect:
     """Records of hours that are not closed."""
-    found = usage(overlapping(), None if shape.every_tenant else only).subquery("live")
-    columns = {name: of_record(found, name) for name in _RECORD if name in found.c}
+    records = usage(overlapping(), None if shape.every_tenant else only).subquery("live")
+    columns = {name: of_record(records, name) for name in _RECORD if name in records.c}
     return select(*(columns.get(name, cast(null(), Numeric)).label(name) for name in _RECORD))
 
 
 def _live_sums(records: AnySelect) -> AnySelect:
     """In the form of the stored sums: a lease begins in its first hour without an earlier record."""
-    found = records.subquery("open_hours")
-    alike = [found.c.lease_id, found.c.provider, found.c.region, found.c.market, found.c.instance_type]
-    is_first = func.min(found.c.starts_at).over(partition_by=alike) == found.c.starts_at
-    begins = case((and_(is_first, is_first_use(found)), _ONE), else_=_ZERO)
+    hours = records.subquery("open_hours")
+    alike = [hours.c.lease_id, hours.c.provider, hours.c.region, hours.c.market, hours.c.instance_type]
+    is_first = func.min(hours.c.starts_at).over(partition_by=alike) == hours.c.starts_at
+    begins = case((and_(is_first, is_first_use(hours)), _ONE), else_=_ZERO)
     names = ("tenant_id", "starts_at", *DIMENSIONS, *AMOUNTS)
-    return select(*(found.c[name] for name in names), _ONE.label("leases"), begins.label("leases_started"))
+    return select(*(hours.c[name] for name in names), _ONE.label("leases"), begins.label("leases_started"))
 
 
 def _groups(shape: CostShape, rows: Any) -> list[Any]:

@@ -27,8 +27,7 @@ from sqlalchemy import (
     union_all,
 )
 
-from app.db.core.column_types import Time
-from app.db.core.statements import AnySelect
+from app.db.core.sql import AnySelect, Time
 from app.db.leases.billing import cost, price_segments, seconds
 from app.db.schema.tables import attempt, attempt_archive, lease
 from app.domain.error_kinds import ErrorKind
@@ -179,11 +178,11 @@ def _troubled(step: CTE, allowed: Any) -> AnySelect:
     )
 
 
-def sums(found: CTE) -> list[ColumnElement[Any]]:
+def sums(source: CTE) -> list[ColumnElement[Any]]:
     """MEASURES and PERCENTILES of a group of facts."""
-    added = [cast(func.sum(found.c[name]), _NUMBERS[name]).label(name) for name in MEASURES]
+    added = [cast(func.sum(source.c[name]), _NUMBERS[name]).label(name) for name in MEASURES]
     waits = [
-        cast(func.percentile_cont(share).within_group(found.c.waited), Float).label(name)
+        cast(func.percentile_cont(share).within_group(source.c.waited), Float).label(name)
         for name, share in PERCENTILES.items()
     ]
     return [*added, *waits]

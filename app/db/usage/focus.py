@@ -144,5 +144,5 @@ def page(
     owned = f"'{EVERY_TENANT}' = $7::text" if within is None else "tenant_id = $7::text"
     sql = _PAGE.format(owned=owned, columns=_COLUMNS, charges=_CHARGES, **_AMOUNTS, **_TIMES)
     position = (after.starts_at, after.attempt_id, after.revision)
-    shown = (f"{moment:%Y-%m-%dT%H:%M:%SZ}" for moment in period)
-    return sql, (*period, *position, limit, within or EVERY_TENANT, *shown)
+    limits = (f"{moment:%Y-%m-%dT%H:%M:%SZ}" for moment in period)
+    return sql, (*period, *position, limit, within or EVERY_TENANT, *limits)

@@ -5,8 +5,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, bindparam, func, literal_column, select, true
 
-from app.db.core.column_types import Time
-from app.db.core.statements import AnySelect
+from app.db.core.sql import AnySelect, Time
 from app.db.core.tenant_scope import only
 from app.db.leases.billing import cost
 from app.db.schema.tables import lease, quota_claim
@@ -35,17 +34,17 @@ def budgets(*, every_tenant: bool) -> AnySelect:
 
     `spent`: USD at `counted_at`. `run_rate`: USD an hour.
     """
-    shown = WITH_AMOUNTS.subquery("shown")
+    budget = WITH_AMOUNTS.subquery("shown")
     run_rate = (
         select(func.coalesce(func.sum(lease.c.rate_per_hour), _ZERO))
         .select_from(quota_claim.join(lease, lease.c.id == quota_claim.c.lease_id))
-        .where(quota_claim.c.tenant_id == shown.c.tenant_id, quota_claim.c.resource == resource(shown))
+        .where(quota_claim.c.tenant_id == budget.c.tenant_id, quota_claim.c.resource == resource(budget))
         .scalar_subquery()
     )
-    columns = (shown.c[name] for name in ("id", "amount", "period_ends_at", "spent"))
-    owned = _owned(shown, every_tenant=every_tenant)
+    columns = (budget.c[name] for name in ("id", "amount", "period_ends_at", "spent"))
+    owned = _owned(budget, every_tenant=every_tenant)
     return (
-        select(*columns, func.now().label("counted_at"), run_rate.label("run_rate")).where(owned).order_by(shown.c.id)
+        select(*columns, func.now().label("counted_at"), run_rate.label("run_rate")).where(owned).order_by(budget.c.id)
     )
 
 

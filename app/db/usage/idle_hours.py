@@ -5,7 +5,7 @@ from typing import Any
 from sqlalchemy import CTE, ColumnElement, Double, Numeric, SmallInteger, bindparam, case, cast, func, or_, select, true
 from sqlalchemy import literal_column as constant
 
-from app.db.core.column_types import Time
+from app.db.core.sql import Time
 from app.db.schema.tables import attempt, gpu_sample
 from app.db.usage.facts import SINCE, UNTIL
 from app.domain.idleness import IDLE_PERCENT
@@ -38,10 +38,10 @@ def idle_hours(condition: ColumnElement[bool]) -> CTE:
         .correlate(attempt)
         .lateral("hours")
     )
-    found = select(
+    query = select(
         attempt.c.id.label("attempt_id"), cast(hours.c.starts_at, Time).label("starts_at"), hours.c.gpu_hours
     )
-    return found.select_from(attempt.join(hours, true())).where(condition).cte("idle_hours")
+    return query.select_from(attempt.join(hours, true())).where(condition).cte("idle_hours")
 
 
 def _idle_gpus() -> ColumnElement[Any]:

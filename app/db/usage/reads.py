@@ -6,8 +6,7 @@ from typing import Any
 
 from sqlalchemy import ARRAY, Text, any_, bindparam, case, func, null, select
 
-from app.db.core.column_types import Time
-from app.db.core.statements import AnySelect
+from app.db.core.sql import AnySelect, Time
 from app.db.core.tenant_scope import only, parameter
 from app.db.schema.tables import tenant, usage_progress, usage_rollup
 from app.db.usage.facts import AS_OF, MEASURES, PERCENTILES, SECONDS, SINCE, UNTIL, facts, sums, text
@@ -43,10 +42,10 @@ def stored(grouping: UsageGrouping, *, every_tenant: bool) -> AnySelect:
     else:
         conditions.append(usage_rollup.c.tenant_id == all_)
     names = (*MEASURES, *PERCENTILES)
-    shown = null() if group is None else group
-    return select(usage_rollup.c.starts_at, shown.label("group"), *(usage_rollup.c[name] for name in names)).where(
-        *conditions
-    )
+    group_value = null() if group is None else group
+    return select(
+        usage_rollup.c.starts_at, group_value.label("group"), *(usage_rollup.c[name] for name in names)
+    ).where(*conditions)
 
 
 @lru_cache(maxsize=16)
@@ -79,18 +78,18 @@ def stored_values(period: UsagePeriod, within: str | None) -> dict[str, Any]:
 @lru_cache(maxsize=16)
 def live(grouping: UsageGrouping, *, every_tenant: bool) -> AnySelect:
     """The same rows as `stored`, made from the facts. See `live_values`."""
-    found = facts(archived=False, owned=None if every_tenant else only)
-    group = None if grouping is UsageGrouping.NONE else found.c[_GROUPS[grouping].name]
-    keys = [found.c.starts_at] if group is None else [found.c.starts_at, group]
-    shown = null() if group is None else group
-    return select(found.c.starts_at, shown.label("group"), *sums(found)).group_by(*keys)
+    hours = facts(archived=False, owned=None if every_tenant else only)
+    group = None if grouping is UsageGrouping.NONE else hours.c[_GROUPS[grouping].name]
+    keys = [hours.c.starts_at] if group is None else [hours.c.starts_at, group]
+    group_value = null() if group is None else group
+    return select(hours.c.starts_at, group_value.label("group"), *sums(hours)).group_by(*keys)
 
 
 @lru_cache(maxsize=2)
 def live_cost(*, every_tenant: bool) -> AnySelect:
     """USD of the billing in a period, as one row. See `live_values`."""
-    found = facts(archived=False, owned=None if every_tenant else only, only_billing=True)
-    return select(func.coalesce(func.sum(found.c.cost), 0).label("cost"))
+    hours = facts(archived=False, owned=None if every_tenant else only, only_billing=True)
+    return select(func.coalesce(func.sum(hours.c.cost), 0).label("cost"))
 
 
 def live_values(period: UsagePeriod, as_of: datetime, within: str | None) -> dict[str, Any]:

@@ -5,8 +5,7 @@ from typing import Any
 
 from sqlalchemy import CompoundSelect, Update, and_, func, literal, or_, select, update
 
-from app.db.core.column_types import Time
-from app.db.core.statements import AnySelect
+from app.db.core.sql import AnySelect, Time
 from app.db.schema.tables import attempt, attempt_price, event, usage_progress
 
 LOCK = select(

@@ -31,9 +31,8 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import aggregate_order_by, insert
 
-from app.db.core.column_types import Time
 from app.db.core.prepared import Bound
-from app.db.core.statements import AnyInsert, AnySelect
+from app.db.core.sql import AnyInsert, AnySelect, Time
 from app.db.leases.billing import cost, price_segments, seconds
 from app.db.schema.tables import attempt, lease, usage_record
 from app.db.usage.facts import AS_OF, SINCE, UNTIL
@@ -168,24 +167,24 @@ def _for_hour(per_hour: ColumnElement[Any], hours: CTE) -> ColumnElement[Any]:
 
 def _record(condition: ColumnElement[bool], *, with_idle: bool = False) -> AnyInsert:
     """`with_idle`: of hours without a record, the idle hours are stored too."""
-    found = usage(condition).cte("found")
+    used = usage(condition).cte("found")
     stored = _stored(select(attempt.c.id).where(condition))
     original = usage_record.alias("original")
-    same = _same_hour(found, stored)
+    same = _same_hour(used, stored)
     is_original = and_(_same_hour(original, stored), original.c.revision == stored.c.first_revision)
-    starts_at = func.coalesce(found.c.starts_at, stored.c.starts_at)
+    starts_at = func.coalesce(used.c.starts_at, stored.c.starts_at)
     late = case((starts_at < bindparam("closed_until", type_=Time), literal_column("1")), else_=_ZERO)
-    added = _added(found, stored)
-    values = {**_kept(found, original), **added}
-    source: FromClause = found.join(stored, same, full=True).outerjoin(original, is_original)
+    added = _added(used, stored)
+    values = {**_other_columns(used, original), **added}
+    source: FromClause = used.join(stored, same, full=True).outerjoin(original, is_original)
     idle: dict[str, ColumnElement[Any]] = dict.fromkeys(_IDLE, cast(null(), Numeric))
     if with_idle:
         sampled = idle_hours(condition)
-        source = source.outerjoin(sampled, _same_hour(sampled, found))
-        idle = _idle(sampled, found, is_known=and_(stored.c.attempt_id.is_(None), sampled.c.gpu_hours.is_not(None)))
+        source = source.outerjoin(sampled, _same_hour(sampled, used))
+        idle = _idle(sampled, used, is_known=and_(stored.c.attempt_id.is_(None), sampled.c.gpu_hours.is_not(None)))
     rows = (
         select(
-            func.coalesce(found.c.attempt_id, stored.c.attempt_id).label("attempt_id"),
+            func.coalesce(used.c.attempt_id, stored.c.attempt_id).label("attempt_id"),
             starts_at.label("starts_at"),
             func.coalesce(stored.c.last_revision + literal_column("1"), late).label("revision"),
             *(values[name].label(name) for name in _COLUMNS),
@@ -202,29 +201,29 @@ def _record(condition: ColumnElement[bool], *, with_idle: bool = False) -> AnyIn
     )
 
 
-def _same_hour(one: FromClause, other: FromClause) -> ColumnElement[bool]:
-    return and_(one.c.attempt_id == other.c.attempt_id, one.c.starts_at == other.c.starts_at)
+def _same_hour(record: FromClause, other: FromClause) -> ColumnElement[bool]:
+    return and_(record.c.attempt_id == other.c.attempt_id, record.c.starts_at == other.c.starts_at)
 
 
-def _idle(sampled: CTE, found: CTE, *, is_known: ColumnElement[bool]) -> dict[str, ColumnElement[Any]]:
+def _idle(sampled: CTE, used: CTE, *, is_known: ColumnElement[bool]) -> dict[str, ColumnElement[Any]]:
     """Idle hours, at most those that are billed, and their part of the cost. NULL where they are unknown."""
-    hours = func.least(sampled.c.gpu_hours, found.c.gpu_hours)
-    total = found.c.compute_cost + found.c.disk_cost + found.c.address_cost
-    cost_of_hours = total * hours / func.nullif(found.c.gpu_hours, _ZERO)
+    hours = func.least(sampled.c.gpu_hours, used.c.gpu_hours)
+    total = used.c.compute_cost + used.c.disk_cost + used.c.address_cost
+    cost_of_hours = total * hours / func.nullif(used.c.gpu_hours, _ZERO)
     return {"idle_gpu_hours": case((is_known, hours)), "idle_cost": case((is_known, cost_of_hours))}
 
 
-def _added(found: CTE, stored: CTE) -> dict[str, ColumnElement[Any]]:
+def _added(used: CTE, stored: CTE) -> dict[str, ColumnElement[Any]]:
     """What is used and not stored, or the reverse."""
-    return {name: func.coalesce(found.c[name], _ZERO) - func.coalesce(stored.c[name], _ZERO) for name in MEASURES}
+    return {name: func.coalesce(used.c[name], _ZERO) - func.coalesce(stored.c[name], _ZERO) for name in MEASURES}
 
 
-def _kept(found: CTE, original: Any) -> dict[str, ColumnElement[Any]]:
+def _other_columns(used: CTE, original: Any) -> dict[str, ColumnElement[Any]]:
     """The other columns: of the record that is corrected, except the price."""
     columns: dict[str, ColumnElement[Any]] = {}
     for name in (name for name in _COLUMNS if name not in MEASURES):
-        order = (found, original) if name in _PRICE else (original, found)
-        columns[name] = func.coalesce(*(one.c[name] for one in order))
+        order = (used, original) if name in _PRICE else (original, used)
+        columns[name] = func.coalesce(*(table.c[name] for table in order))
     return columns
 
 

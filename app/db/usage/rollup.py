@@ -19,9 +19,8 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import Insert, insert
 
-from app.db.core.column_types import Time
 from app.db.core.prepared import Bound
-from app.db.core.statements import AnySelect
+from app.db.core.sql import AnySelect, Time
 from app.db.schema.tables import attempt, attempt_archive, event, lease, usage_progress, usage_rollup
 from app.db.usage.facts import AS_OF, MEASURES, PERCENTILES, SECONDS, SINCE, UNTIL, facts, sums, text
 from app.domain.usage import ALL, UsagePeriod
@@ -57,21 +56,21 @@ def first_correction(since: datetime) -> AnySelect:
 
 
 def _insert() -> Insert:
-    found = facts(archived=True)
-    place = (found.c.tenant_id, found.c.provider, found.c.gpu_model)
+    hours = facts(archived=True)
+    place = (hours.c.tenant_id, hours.c.provider, hours.c.gpu_model)
     tenant, provider, model = place
     sets = ((), (provider,), (model,), (tenant,), (tenant, provider), (tenant, model))
 
-    def shown(column: object) -> object:
+    def or_all(column: object) -> object:
         return case((func.grouping(column) == literal(1, Integer), text(ALL)), else_=column)
 
     names = ["step", "starts_at", "tenant_id", "provider", "gpu_model", *MEASURES, *PERCENTILES]
     rows = select(
         bindparam("step", type_=Text),
-        found.c.starts_at,
-        *(shown(column) for column in place),
-        *sums(found),
-    ).group_by(func.grouping_sets(*(tuple_(found.c.starts_at, *columns) for columns in sets)))
+        hours.c.starts_at,
+        *(or_all(column) for column in place),
+        *sums(hours),
+    ).group_by(func.grouping_sets(*(tuple_(hours.c.starts_at, *columns) for columns in sets)))
     return insert(usage_rollup).from_select(names, rows)
 
 

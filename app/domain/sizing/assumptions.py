@@ -37,8 +37,8 @@ def _model(shape: ModelShape, workload: Workload) -> Iterator[str]:
     if workload.precision is Precision.BF16:
         yield "GPUs without bf16, such as T4 and V100, are left out: request fp16 to include them."
     if workload.precision in QUANTIZED:
-        kept = "all weights" if not shape.embedding_parameters else "all weights but embeddings and output head"
-        yield f"In {workload.precision}, {kept} are quantized."
+        weights = "all weights" if not shape.embedding_parameters else "all weights but embeddings and output head"
+        yield f"In {workload.precision}, {weights} are quantized."
 
 
 def _inference(shape: ModelShape, workload: Workload) -> Iterator[str]:

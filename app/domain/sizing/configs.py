@@ -90,7 +90,7 @@ def shape_of(config: Mapping[str, Any]) -> ModelShape:
     if members.family not in _KNOWN:
         kind = members.family or "absent"
         notes.append(f"The model_type {kind} is not known: it is counted as a transformer such as Llama.")
-    return _Counted(members).shape(notes)
+    return _ParameterCounter(members).shape(notes)
 
 
 def _check_covered(members: "_Members") -> None:
@@ -160,7 +160,7 @@ class _Members:
         return default if value is None else value
 
 
-class _Counted:
+class _ParameterCounter:
     """Counts the parameters of one model."""
 
     def __init__(self, members: _Members) -> None:

@@ -66,7 +66,7 @@ def parse_parameters(value: object) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class _Typical:
+class _PublishedModel:
     """The attention of a published model."""
 
     parameters: int
@@ -79,13 +79,13 @@ class _Typical:
 
 
 _TYPICAL = (
-    _Typical(1_235_814_400, 16, 2048, 32, 8, 64, 8192),  # Llama 3.2 1B
-    _Typical(3_212_749_824, 28, 3072, 24, 8, 128, 8192),  # Llama 3.2 3B
-    _Typical(8_030_261_248, 32, 4096, 32, 8, 128, 14_336),  # Llama 3.1 8B
-    _Typical(14_770_033_664, 48, 5120, 40, 8, 128, 13_824),  # Qwen2.5 14B
-    _Typical(32_763_876_352, 64, 5120, 40, 8, 128, 27_648),  # Qwen2.5 32B
-    _Typical(70_553_706_496, 80, 8192, 64, 8, 128, 28_672),  # Llama 3.1 70B
-    _Typical(405_853_388_800, 126, 16_384, 128, 8, 128, 53_248),  # Llama 3.1 405B
+    _PublishedModel(1_235_814_400, 16, 2048, 32, 8, 64, 8192),  # Llama 3.2 1B
+    _PublishedModel(3_212_749_824, 28, 3072, 24, 8, 128, 8192),  # Llama 3.2 3B
+    _PublishedModel(8_030_261_248, 32, 4096, 32, 8, 128, 14_336),  # Llama 3.1 8B
+    _PublishedModel(14_770_033_664, 48, 5120, 40, 8, 128, 13_824),  # Qwen2.5 14B
+    _PublishedModel(32_763_876_352, 64, 5120, 40, 8, 128, 27_648),  # Qwen2.5 32B
+    _PublishedModel(70_553_706_496, 80, 8192, 64, 8, 128, 28_672),  # Llama 3.1 70B
+    _PublishedModel(405_853_388_800, 126, 16_384, 128, 8, 128, 53_248),  # Llama 3.1 405B
 )
 """By size. A model of unknown shape gets that of the next larger one, so that its memory is not underestimated."""
 

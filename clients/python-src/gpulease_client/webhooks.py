@@ -18,7 +18,10 @@ TOLERANCE = 300.0
 
 @dataclass(frozen=True)
 class Message:
-    """A verified message. `id` is the same in every delivery of an event: store it to detect repetitions."""
+    """A verified message. `id` is the same in every delivery of an event: store it to detect repetitions.
+
+    `timestamp`: of the event, also where a webhook of the format `cloudevents` calls it `time`.
+    """
 
     id: str
     type: str
@@ -36,6 +39,7 @@ def verify(
 ) -> Message:
     """The message, if one of its signatures is of one of these secrets and its timestamp is recent.
 
+    It is of a webhook of the format `standard` or `cloudevents`. Those of the format `slack` have no signature.
     `body`: as received, unparsed. `headers`: in any case. `now`: seconds since 1970, by default the present time.
     Raises InvalidSignatureError.
     """
@@ -49,7 +53,8 @@ def verify(
     if not any(hmac.compare_digest(one.encode(), other.encode()) for one in valid for other in offered):
         raise InvalidSignatureError("no signature of this message is valid for the secret")
     document = json.loads(content)
-    return Message(message_id, document["type"], document["timestamp"], document["data"])
+    timestamp = document["time" if "specversion" in document else "timestamp"]
+    return Message(message_id, document["type"], timestamp, document["data"])
 
 
 def _header(headers: Mapping[str, str], name: str) -> str:

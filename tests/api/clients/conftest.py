@@ -12,10 +12,10 @@ from types import ModuleType
 import pytest
 
 from app.db.core.ids import new_id
-from tests import made_once
 from tests.api.conftest import MakeSettings
 from tests.api.fleet import Fleet
 from tests.api.test_event_stream import Running, running
+from tests.harness import made_once
 from tools.clients import build_python, build_typescript, write_typescript
 from tools.installed_clients import install_python, install_typescript
 
@@ -51,11 +51,13 @@ def installed_python(python_wheel: Path, tmp_path_factory: pytest.TempPathFactor
 
 @pytest.fixture(scope="session")
 def typescript_project(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A project that has the tarball."""
-    made = tmp_path_factory.mktemp("typescript")
-    write_typescript(made / "client")
-    install_typescript(build_typescript(made / "client"), made / "project", offline=True)
-    return made / "project"
+    """A project that has the tarball. Takes 10 seconds of CPU time."""
+
+    def write(folder: Path) -> None:
+        write_typescript(folder / "client")
+        install_typescript(build_typescript(folder / "client"), folder / "project", offline=True)
+
+    return made_once.shared_folder(tmp_path_factory, "typescript", write) / "project"
 
 
 @pytest.fixture

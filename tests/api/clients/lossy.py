@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from tests.databases import ROOT
+from tests.harness.databases import ROOT
 
 Json = dict[str, Any]
 HTML = b"<html><body><h1>Bad Gateway</h1></body></html>"
@@ -116,7 +116,7 @@ class LossyApi:
         if method == "POST":
             key = headers["idempotency-key"]
             replayed = key in case.leases
-            lease = case.leases.setdefault(key, example("/v1/leases", "post", "201"))
+            lease = case.leases.setdefault(key, example("/v1/leases", "post", "201") | {"state": "queued"})
             return _message(201, _json(lease), **({"Idempotency-Replayed": "true"} if replayed else {}))
         if path == "/v1/me":
             return _message(200, _json(example("/v1/me", "get", "200")))
@@ -128,8 +128,9 @@ class LossyApi:
 def example(path: str, method: str, status: str) -> Json:
     """The example of an answer in openapi.json."""
     description = json.loads((ROOT / "openapi.json").read_text(encoding="utf-8"))
-    answer: Json = description["paths"][path][method]["responses"][status]["content"]["application/json"]["example"]
-    return answer
+    content = description["paths"][path][method]["responses"][status]["content"]["application/json"]
+    [answer] = description["components"]["schemas"][content["schema"]["$ref"].rpartition("/")[2]]["examples"]
+    return dict(answer)
 
 
 @contextmanager

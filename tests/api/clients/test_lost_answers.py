@@ -20,7 +20,7 @@ from app.cli.main import app
 from app.cli.mcp.server import local_server
 from tests.api.clients.conftest import run
 from tests.api.clients.lossy import FAULTS, NOT_REPEATED, Case, LossyApi, lossy_api
-from tests.databases import ROOT
+from tests.harness.databases import ROOT
 from tools.clients import node
 
 TRIES = 5

@@ -15,7 +15,7 @@ from tests.api.clients.conftest import live_a_lease
 from tests.api.conftest import Caller
 from tests.api.fleet import Fleet
 from tests.api.test_event_stream import Running
-from tests.databases import ROOT
+from tests.harness.databases import ROOT
 from tools.installed_clients import programs
 
 OUTPUT = re.compile(

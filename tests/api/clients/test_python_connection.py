@@ -9,7 +9,8 @@ import pytest
 
 from app.cli.config import Choice, find_endpoint
 from app.cli.errors import NotConfiguredError
-from app.domain.webhooks import secret_text, signed_headers
+from app.domain.webhooks.formats import WebhookFormat, WebhookMessage, render
+from app.domain.webhooks.signature import secret_text, signed_headers
 
 PROFILES = """
 default = "prod"
@@ -91,6 +92,20 @@ def test_a_message_of_the_server_is_verified(gpulease_client: ModuleType, signin
     headers = {name.title(): value for name, value in signed_headers(signing, "event_1", 1000, BODY.encode()).items()}
     message = gpulease_client.webhooks.verify(known, BODY.encode(), headers, now=1290)
     assert (message.id, message.type, message.data["n"]) == ("event_1", "lease.active", 1)
+
+
+def test_a_message_of_each_signed_format_is_verified(gpulease_client: ModuleType) -> None:
+    about = {"id": "event_1", "tenant_id": "tenant_1", "n": 1}
+    sent = WebhookMessage(
+        id="event_1", type="lease.active", created_at="2026-11-23T00:00:00Z", about=about, sent_at=1000
+    )
+    requests = [render(form, sent, [SECRET]) for form in WebhookFormat]
+    signed = [request for request in requests if request.headers]
+    assert len(signed) == len(WebhookFormat) - 1, "all but slack"
+    for request in signed:
+        message = gpulease_client.webhooks.verify(SECRET, request.body, request.headers, now=1000)
+        assert (message.id, message.type, message.timestamp) == ("event_1", "lease.active", "2026-11-23T00:00:00Z")
+        assert message.data.items() >= about.items()
 
 
 @pytest.mark.parametrize(

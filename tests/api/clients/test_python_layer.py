@@ -1,6 +1,7 @@
 """The layer of the Python client over scripted responses: retries, errors by code, waits, pages, streams."""
 
 import json
+import re
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 from app.services.errors import every_error
 from tests.api.conftest import Caller
 from tests.api.fleet import Fleet
+from tests.harness.databases import ROOT
 
 REQUEST = {"gpu": {"model": "A10G"}, "ttl_seconds": 3600}
 Answer = httpx.Response | Exception
@@ -251,3 +253,13 @@ def test_a_stream_goes_on_after_the_last_event_when_its_connection_breaks(
     assert next(stream).sequence == 7
     stream.close()
     assert [request.headers.get("Last-Event-ID") for request in begun.requests] == [None, "6"]
+
+
+def test_the_page_lists_every_method(connect: Callable[[Script], Any]) -> None:
+    page = (ROOT / "docs" / "clients.md").read_text(encoding="utf-8")
+    table = dict(re.findall(r"^\| `(\w+)` \| ((?:`\w+`(?:, )?)+) \|$", page, re.MULTILINE))
+    client = connect(Script())
+    listed = {name: set(re.findall(r"\w+", methods)) for name, methods in table.items()}
+    public = {name: {method for method in dir(getattr(client, name)) if method[0] != "_"} for name in table}
+    assert set(table) == {"leases", "events", "offerings", "ssh_keys", "usage"}
+    assert listed == public

@@ -3,8 +3,8 @@ from typing import Any
 
 import pytest
 
+from cloudsim.credentials import DEFAULT_ACCOUNT
 from cloudsim.ec2 import network
-from cloudsim.ec2.credentials import DEFAULT_ACCOUNT
 from cloudsim.testing import Control
 from tests.cloudsim.clock import ManualClock
 from tests.cloudsim.conftest import Clients, Launch

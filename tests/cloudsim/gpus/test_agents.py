@@ -11,7 +11,7 @@ from typing import Any
 import psutil
 import pytest
 
-from app.domain.gpu_reports import parse_proof, proofs_on_console
+from app.domain.gpus.reports import parse_proof, proofs_on_console
 from cloudsim.arm.cloud import AZURE
 from cloudsim.control.models import PlantBody
 from cloudsim.ec2.cloud import AWS

@@ -2,10 +2,10 @@
 
 import pytest
 
-from app.domain.gpu_reports import parse_proof, proofs_on_console
-from cloudsim.arm.facts import catalog as azure
-from cloudsim.ec2.facts import catalog as aws
-from cloudsim.gce.facts import catalog as gcp
+from app.domain.gpus.reports import parse_proof, proofs_on_console
+from cloudsim.arm.catalog import catalog as azure
+from cloudsim.ec2.catalog import catalog as aws
+from cloudsim.gce.catalog import catalog as gcp
 from cloudsim.gpus.devices import devices
 from cloudsim.gpus.proofs import console_line, proof
 from cloudsim.gpus.records import RECORDS

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from cloudsim.ec2.facts import catalog
+from cloudsim.ec2.catalog import catalog
 from cloudsim.settings import PROFILES, Settings
 from cloudsim.world import (
     CapacityExhausted,

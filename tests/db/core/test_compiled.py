@@ -6,7 +6,7 @@ from sqlalchemy import literal, select
 from sqlalchemy.dialects.postgresql.psycopg import dialect
 
 from app.db.core.compiled import CompiledCache
-from app.db.core.statements import AnySelect
+from app.db.core.sql import AnySelect
 
 
 def test_engines_share_what_was_compiled() -> None:

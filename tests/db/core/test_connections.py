@@ -10,7 +10,7 @@ import pytest
 from psycopg import sql
 
 from app.db.core.connections import API_SESSION, WORKER_SESSION, DatabaseUnusable, SessionSettings, check_connections
-from tests.databases import Databases
+from tests.harness.databases import Databases
 
 SESSIONS = [API_SESSION, WORKER_SESSION]
 

@@ -24,13 +24,12 @@ from sqlalchemy import (
 )
 from sqlalchemy.exc import IntegrityError, NoResultFound
 
-from app.db.core.column_types import Json, Money, Time
 from app.db.core.direct import DirectConnection
 from app.db.core.prepared import Bound
-from app.db.core.statements import AnySelect
+from app.db.core.sql import AnySelect, Json, Money, Time
 from app.db.schema.tables import tenant
 from tests.db.store import Store
-from workers.database import WorkerDatabase
+from workers.runtime.database import WorkerDatabase
 
 VALUES: dict[str, tuple[Any, Any]] = {
     "words": (Text(), "a % of it"),

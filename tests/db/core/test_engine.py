@@ -10,12 +10,12 @@ from sqlalchemy import func, insert, select, text
 from sqlalchemy.exc import DBAPIError, IntegrityError
 
 from app.db.core.api_errors import DatabaseUnavailable
+from app.db.core.compiled import Query, within_tenant
 from app.db.core.engine import ApiDatabase
-from app.db.core.reads import Query, within_tenant
 from app.db.core.tenant_scope import TENANT
 from app.db.schema.tables import quota, tenant
 from app.local.ports import free_port
-from tests.databases import end_connections
+from tests.harness.databases import end_connections
 
 Read = Callable[[str | None], Awaitable[list[str]]]
 

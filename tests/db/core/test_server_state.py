@@ -15,8 +15,8 @@ from app.db.core import engine
 from app.db.core.api_errors import DatabaseUnavailable
 from app.db.core.engine import ApiDatabase
 from app.db.core.prepared import Bound
-from tests.databases import Databases, end_connections
-from workers.database import WorkerDatabase, is_outage
+from tests.harness.databases import Databases, end_connections
+from workers.runtime.database import WorkerDatabase, is_outage
 
 OF_THE_SERVER = (
     *("08000", "08003", "08006", "08P01"),

@@ -17,7 +17,7 @@ from app.prerequisites import ensure_operator_key
 from app.settings import load_settings
 from tests.api.conftest import Caller, new_tenant, serving
 from tests.api.fleet import Fleet
-from workers.database import WorkerDatabase, is_outage
+from workers.runtime.database import WorkerDatabase, is_outage
 
 IN_FORCE = text(f"SELECT {', '.join(f'current_setting({name!r}) AS {name}' for name in SERVER_SETTINGS)}")
 SHORT = 0.5

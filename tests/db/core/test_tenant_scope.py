@@ -12,9 +12,8 @@ from sqlalchemy import func, insert, select, text
 from app.db.core.engine import ApiDatabase
 from app.db.core.ids import new_id
 from app.db.core.prepared import Bound
-from app.db.core.statements import AnySelect
+from app.db.core.sql import AnySelect
 from app.db.events import reads, webhooks
-from app.db.events.reads import EventFilter
 from app.db.leases import attempt_reads, consoles, lists, reboots, statements, transitions
 from app.db.schema.tables import (
     api_key,
@@ -51,8 +50,9 @@ from app.db.schema.tables import (
 from app.db.schema.tables import audit as audit_table
 from app.db.tenancy import audit, keys, quota_limits, ssh_keys
 from app.db.tenancy import tenants as tenant_statements
-from app.domain.gpu_samples import LEASE_SERIES
+from app.domain.gpus.samples import LEASE_SERIES
 from app.domain.ids import LeaseId, TenantId
+from app.domain.list_filters import EventFilter
 from app.domain.reasons import Reason, ReasonCode
 from tests.db.store import Store
 
@@ -380,7 +380,7 @@ def test_the_applications_own_filters_hold_without_the_wall(store: Store, tenant
     """Run as a worker, who sees every tenant."""
     one, _ = tenants
     pages: list[AnySelect] = [
-        reads.numbered(after=0, limit=10, wanted=EventFilter(tenant_id=one)),
+        reads.numbered(after=0, limit=10, criteria=EventFilter(tenant_id=one)),
         audit.page(tenant_id=one, after=None, limit=10),
         keys.page(one, after=None, limit=10),
         ssh_keys.page(tenant_id=one, key_id=None, after=None, limit=10),

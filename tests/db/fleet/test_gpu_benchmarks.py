@@ -8,7 +8,7 @@ from sqlalchemy import update
 
 from app.db.fleet import gpu_benchmarks
 from app.db.schema.tables import event, gpu_benchmark
-from app.domain.gpu_benchmarks import Benchmark, MeasuredGpu, MeasuredPerformance
+from app.domain.gpus.benchmarks import Benchmark, MeasuredGpu, MeasuredPerformance
 from app.domain.ids import AttemptId, TenantId
 from tests.db.store import Store, ago
 
@@ -31,7 +31,7 @@ def report(store: Store, attempt_id: AttemptId, benchmark: Benchmark, *, is_evid
     """Stores a benchmark as the API does. Answers how many rows it made."""
     rows = store.all(gpu_benchmarks.insertion(attempt_id, benchmark, is_evidence=is_evidence))
     if rows:
-        store.run(gpu_benchmarks.told(rows[0], benchmark))
+        store.run(gpu_benchmarks.append_event(rows[0], benchmark))
     return len(rows)
 
 
@@ -56,7 +56,7 @@ def test_a_benchmark_is_stored_once_with_its_event(store: Store) -> None:
 @pytest.mark.parametrize(
     ("request_", "gpus"),
     [({"ttl_seconds": 3600, "benchmark": "off"}, 1), ({"ttl_seconds": 3600}, 1), (QUICK, 2)],
-    ids=["not requested", "of an earlier version", "more GPUs than the VM has"],
+    ids=["not requested", "by default", "more GPUs than the VM has"],
 )
 def test_what_nobody_requested_or_cannot_be_is_not_stored(store: Store, request_: dict[str, Any], gpus: int) -> None:
     assert report(store, attempt(store, request=request_), measured(*[100.0] * gpus)) == 0

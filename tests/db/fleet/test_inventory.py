@@ -19,14 +19,14 @@ LATER = datetime(2100, 1, 1, tzinfo=UTC)
 
 
 def observe(store: Store, attempt_id: str, state: VmState, **facts: Any) -> bool:
-    observed = inventory.Observed()
+    observed = inventory.ObservationBatch()
     observed.add(attempt_id, state, **facts)
     return store.first(observed.statement()) is not None
 
 
 def test_many_observations_are_one_statement(store: Store) -> None:
     made = {store.attempt(lease_id, "known"): lease_id for lease_id in (store.lease() for _ in range(20))}
-    observed = inventory.Observed()
+    observed = inventory.ObservationBatch()
     for number, attempt_id in enumerate(made):
         observed.add(attempt_id, VmState.RUNNING, addresses=(f"192.0.2.{number}", None), ready=number % 2 == 0)
     assert len(observed) == 20
@@ -41,7 +41,7 @@ def test_observations_of_the_same_vms_in_any_order_do_not_block_each_other(store
 
     def work(number: int) -> None:
         for _ in range(5):
-            observed = inventory.Observed()
+            observed = inventory.ObservationBatch()
             for attempt_id in ids if number % 2 else ids[::-1]:
                 observed.add(attempt_id, VmState.RUNNING)
             store.run(observed.statement())
@@ -105,7 +105,7 @@ def test_ready_and_clean_are_never_taken_back(store: Store) -> None:
 def test_a_vm_is_found_only_for_an_attempt_whose_vm_is_not_known(store: Store, state: str, *, taken: bool) -> None:
     values = {"ended_at": func.now()} if state == "dead" else {}
     attempt_id = store.attempt(store.lease(), state, retry_at=ago("1 second"), **values)
-    rows = store.all(inventory.found([(attempt_id, "i-found", VmState.RUNNING, None, "192.0.2.1", None)]))
+    rows = store.all(inventory.record_found_vms([(attempt_id, "i-found", VmState.RUNNING, None, "192.0.2.1", None)]))
     row = store.row(attempt, attempt_id)
     assert bool(rows) is taken
     assert (row.state == "known" and row.instance_id == "i-found") is taken

@@ -5,6 +5,7 @@ from typing import Any
 from sqlalchemy import select, update
 
 from app.db.fleet import jobs
+from app.db.operations.summary import LOST_HOSTS
 from app.db.schema.tables import periodic_job, worker_heartbeat
 from tests.db.store import Store, ago, ahead, together
 
@@ -159,12 +160,32 @@ def test_jobs_that_nobody_needs_are_forgotten_within_their_kinds(store: Store) -
     assert sorted(row.name for row in store.rows(periodic_job)) == ["a", "c"]
 
 
-def test_a_heartbeat_is_renewed_and_forgotten_after_an_hour(store: Store) -> None:
+def test_a_heartbeat_is_renewed_and_forgotten_after_a_day(store: Store) -> None:
     for name in ("alive", "dead", "alive"):
-        store.run(jobs.beat(name, "worker"))
-    store.run(update(worker_heartbeat).where(worker_heartbeat.c.name == "dead").values(seen_at=ago("61 minutes")))
-    store.run(jobs.forget_dead_workers())
-    assert [row.name for row in store.rows(worker_heartbeat)] == ["alive"]
+        store.run(jobs.beat_at("host", name, "worker"))
+    dead = update(worker_heartbeat).where(worker_heartbeat.c.name == "dead")
+    for age, left in (("23 hours", ["alive", "dead"]), ("25 hours", ["alive"])):
+        store.run(dead.values(seen_at=ago(age)))
+        store.run(jobs.forget_dead_workers())
+        assert sorted(row.name for row in store.rows(worker_heartbeat)) == left
+
+
+def test_a_host_is_lost_when_none_of_its_processes_of_a_kind_reports_and_none_has_stopped(store: Store) -> None:
+    def lost() -> list[tuple[str, str]]:
+        return [(row.host, row.kind) for row in store.all(LOST_HOSTS)]
+
+    for host, name, kind in (("a", "1", "worker"), ("a", "2", "inventory"), ("b", "3", "worker"), ("b", "4", "worker")):
+        store.run(jobs.beat_at(host, name, kind))
+    store.run(jobs.beat(jobs.DEADMAN, jobs.DEADMAN))
+    store.run(update(worker_heartbeat).values(seen_at=ago("59 seconds")))
+    assert lost() == []
+    store.run(update(worker_heartbeat).values(seen_at=ago("61 seconds")))
+    assert lost() == [("a", "inventory"), ("a", "worker"), ("b", "worker")]
+    store.run(jobs.beat_at("b", "4", "worker"))
+    store.run(jobs.beat_at("a", "5", "worker"))
+    assert lost() == [("a", "inventory")], "another process of the host reports"
+    store.run(jobs.forget_heartbeat("2"))
+    assert lost() == [], "it stopped"
 
 
 def test_since_when_the_dead_man_switch_is_silent_is_never_forgotten(store: Store) -> None:

@@ -10,7 +10,7 @@ from app.db.fleet import orphans
 from app.db.operations import ops
 from app.db.schema.tables import account, installation, orphan
 from tests.db.store import Store, ago, together
-from workers.observation.inventory import KILLS_A_CYCLE
+from workers.observation.orphans import KILLS_A_CYCLE
 
 PLACE = {"account": "main", "region": "us-east-1"}
 AT = datetime(2026, 1, 1, tzinfo=UTC)
@@ -130,10 +130,8 @@ def test_an_orphan_shows_its_present_tags_and_deadline(place: Store) -> None:
     assert (row.lease_id, row.attempt_n) == ("lease_1", 2)
 
 
-@pytest.mark.parametrize("before", ["no_row", "copied_tags"])
-def test_a_vm_that_turns_out_to_be_of_a_lost_row_has_no_grace_any_more(place: Store, before: str) -> None:
-    """The version before wrote `no_row`."""
-    sight(place, cause=before)
+def test_a_vm_that_turns_out_to_be_of_a_lost_row_has_no_grace_any_more(place: Store) -> None:
+    sight(place, cause="copied_tags")
     sight(place, cause="lost_row", grace=None)
     assert (seen_as(place).end_after, due(place)) == (None, [])
 
@@ -154,9 +152,9 @@ def test_only_vms_of_lost_rows_are_adopted(place: Store) -> None:
 
 
 def test_those_of_lost_rows_are_told_once(place: Store) -> None:
-    for cause in ("lost_row", "copied_tags", "no_row"):
+    for cause in ("lost_row", "copied_tags"):
         sight(place, f"i-{cause}", cause=cause)
-    names = ["i-lost_row", "i-copied_tags", "i-no_row", "i-new"]
+    names = ["i-lost_row", "i-copied_tags", "i-new"]
     rows = place.all(orphans.lost_before(**PLACE, instance_ids=names))
     assert [row.instance_id for row in rows] == ["i-lost_row"]
 

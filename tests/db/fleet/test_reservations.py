@@ -6,12 +6,12 @@ from typing import Any
 
 import psycopg
 import pytest
-from sqlalchemy import func, insert, select
+from sqlalchemy import func, insert, select, update
 
 from app.db.core.ids import new_id
 from app.db.fleet import reservations
 from app.db.fleet.offerings import type_columns
-from app.db.schema.tables import account, attempt, lease, reservation
+from app.db.schema.tables import account, account_region, attempt, lease, reservation
 from app.domain.offerings import Gpu, InstanceType, Interconnect
 from app.domain.reservations import ENDING_MARGIN
 from tests.db.store import Store, ago, ahead, together
@@ -45,6 +45,19 @@ def free(store: Store) -> int:
     (row,) = store.all(reservations.read("main", "lab"))
     number: int = row.free_now
     return number
+
+
+def test_a_reservation_is_cordoned_with_its_zone(bought: Store) -> None:
+    cordon: dict[str, Any] = {"zone": "us-east-1a", "instance_type": None, "market": None}
+    bought.run(insert(account_region).values(account="main", region="us-east-1", cordons=[cordon]))
+
+    def is_cordoned() -> bool:
+        (row,) = bought.all(reservations.candidates())
+        return reservations.reserved_offering(row).cordoned
+
+    assert is_cordoned()
+    bought.run(update(account_region).values(cordons=[{**cordon, "market": "spot"}]))
+    assert not is_cordoned()
 
 
 def test_an_attempt_holds_its_slot_until_the_provider_reports_it(bought: Store) -> None:

@@ -18,10 +18,10 @@ from app.db.fleet import jobs
 from app.db.leases import claims, process_locks
 from app.db.schema.tables import webhook
 from app.local.waiting import wait_until
-from tests.databases import ROOT
 from tests.db.store import Store, ago
-from workers.database import WorkerDatabase
-from workers.process_locks import Presence, free_of_the_dead
+from tests.harness.databases import ROOT
+from workers.runtime.database import WorkerDatabase
+from workers.runtime.process_locks import ProcessLiveness, free_of_the_dead
 
 
 @contextmanager
@@ -123,7 +123,7 @@ def test_a_number_belongs_to_one_process(store: Store) -> None:
 LIVES = """
 import sys, threading
 from app.db.leases import process_locks
-from workers.database import WorkerDatabase
+from workers.runtime.database import WorkerDatabase
 
 with WorkerDatabase(sys.argv[1], pool_size=1).outside_pool() as connection:
     print(connection.execute(process_locks.lock(7)).scalar_one(), flush=True)
@@ -145,19 +145,19 @@ def test_a_process_that_is_killed_holds_nothing_any_more(store: Store, database_
 
 
 def test_a_process_whose_connection_is_cut_comes_back(store: Store, database_url: str) -> None:
-    presence, stopping, nudge = Presence(store.database), threading.Event(), threading.Event()
-    thread = threading.Thread(target=presence.loop(stopping, nudge).run)
+    liveness, stopping, nudge = ProcessLiveness(store.database), threading.Event(), threading.Event()
+    thread = threading.Thread(target=liveness.loop(stopping, nudge).run)
     thread.start()
     try:
-        assert wait_until(lambda: presence.number is not None, timeout=10)
-        first = presence.number
+        assert wait_until(lambda: liveness.number is not None, timeout=10)
+        first = liveness.number
         with psycopg.connect(database_url) as superuser:
             cut = "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND objid = %s::bigint"
             assert superuser.execute(cut, [first]).fetchall() == [(True,)]
-        assert wait_until(lambda: presence.number not in {None, first}, timeout=10)
+        assert wait_until(lambda: liveness.number not in {None, first}, timeout=10)
         by_id(store, first)
         assert nudge.wait(10)
     finally:
         stopping.set()
         thread.join()
-    assert presence.number is None
+    assert liveness.number is None

@@ -14,7 +14,7 @@ from app.db.schema.tables import installation, lease
 from app.domain.events import LeaseExtended, LeaseRebooting
 from app.domain.ids import LeaseId
 from tests.db.store import ENDED, Store
-from workers.brakes import set_hold
+from workers.runtime.brakes import set_hold
 
 PROMISED = datetime(2100, 1, 1, tzinfo=UTC)
 
@@ -30,7 +30,7 @@ def in_doubt(store: Store, lease_id: LeaseId) -> bool:
 def restore_term(store: Store, lease_id: LeaseId, expires_at: datetime = PROMISED) -> bool:
     event, values = NewEvent(LeaseExtended(expires_at=expires_at)), {"expires_at": expires_at}
     guards, given = [brakes.MAY_RESTORE_TERM], {"promised": expires_at}
-    return store.first(write(lease_id, event, where=guards, given=given, values=values)) is not None
+    return store.first(write(lease_id, event, where=guards, bindings=given, values=values)) is not None
 
 
 def test_a_hold_puts_the_terms_of_live_leases_in_doubt_until_their_tags_were_read(store: Store) -> None:

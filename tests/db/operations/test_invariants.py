@@ -7,8 +7,8 @@ import pytest
 from sqlalchemy import text
 
 from app.db.operations.invariants import CHECKS, violations
-from tests.databases import ANY_VIOLATION
 from tests.db.store import Store
+from tests.harness.databases import ANY_VIOLATION
 
 END = "ended_at = now(), clean = true"
 GROUP: LiteralString = (

@@ -19,11 +19,11 @@ from app.db.tenancy import quotas
 from app.db.tenancy.quotas import NewCommitment
 from app.domain.budgets import Period, resource_of, span_at
 from app.domain.ids import LeaseId
-from tests.databases import Databases
 from tests.db.store import Store
 from tests.db.tenancy.test_budgets import CENT, ONE, at, claim, counter, end, job, run
+from tests.harness.databases import Databases
 from tests.workers.virtual_time import VirtualTime, virtual
-from workers.database import WorkerDatabase
+from workers.runtime.database import WorkerDatabase
 
 T = TypeVar("T")
 EXAMPLES, STEPS = 10, 30

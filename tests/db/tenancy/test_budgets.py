@@ -6,21 +6,23 @@ from decimal import Decimal
 from types import SimpleNamespace
 from typing import Any, cast
 
+import psycopg
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import Connection, Row, insert, select, text
+from sqlalchemy.exc import OperationalError
 
 from app.db.leases.transitions import locked
 from app.db.schema.tables import attempt, attempt_price, budget, event, lease, quota, quota_claim
-from app.db.tenancy import budgets, commitments, quotas
+from app.db.tenancy import budgets, commitments, quotas, thresholds
 from app.db.tenancy.quotas import NewCommitment
 from app.domain.budgets import Holder, Period, Spending, commitment, resource_of, to_release
 from app.domain.ids import LeaseId, TenantId
 from tests.db.store import Store, ago, together
 from workers.jobs import budgets as job_of_budgets
 from workers.jobs.budgets import apply_budgets
-from workers.runtime import Runtime
+from workers.runtime.runtime import Runtime
 
 ONE = {"gpus": Decimal(1)}
 HOUR = timedelta(hours=1)
@@ -483,6 +485,21 @@ def test_what_a_lease_costs_before_and_after_the_period_reaches_none_of_its_thre
     assert thresholds_of(store, daily) == [(20, "24.00"), (23, "24.00")]
 
 
+def test_what_an_ended_lease_costs_after_the_period_reaches_none_of_its_thresholds(store: Store) -> None:
+    """The lease ends after midnight, and before the roll."""
+    tenant = room(store)
+    daily = store.budget(tenant, "100", period="day", when_exceeded="notify", thresholds=[20, 25])
+    lease_id = store.admit(tenant, ONE, at("1", ttl=timedelta(days=9)))
+    assert lease_id is not None
+    run(store, lease_id, "1", "3 days")
+    store.write(lease, lease_id, created_at=ago("4 days"))
+    ended_period(store, daily)
+    end(store, lease_id)
+    with store.database.begin() as connection:
+        assert commitments.roll(connection, tenant) == 1
+    assert thresholds_of(store, daily) == [(20, "24.00")]
+
+
 def test_each_day_that_ended_unseen_tells_of_its_own_thresholds(store: Store) -> None:
     """Nobody was there for two days, on each of which a lease cost 24 USD."""
     tenant = room(store)
@@ -567,6 +584,7 @@ def test_no_lease_ends_for_what_others_hold_too_much(store: Store) -> None:
 
 @settings(max_examples=20)
 @given(rates=st.lists(st.tuples(st.integers(1, 60), st.decimals("0.9", "1.1", places=4)), min_size=1, max_size=6))
+@example(rates=[(50, Decimal("0.9915")), (50, Decimal("1.0005"))])
 def test_the_job_ends_what_the_rule_ends_on_fresh_facts(store: Store, rates: list[tuple[int, Decimal]]) -> None:
     """Prices move up and down by up to a tenth, less than what the job leaves alone and more."""
     tenant = room(store)
@@ -631,6 +649,45 @@ def test_a_budget_that_fails_keeps_no_other_of_its_tenant_from_ending_leases(
     assert store.row(lease, lease_id).desired == "end"
 
 
+def test_a_budget_that_fails_keeps_no_other_of_its_tenant_from_its_events(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tenant = room(store)
+    failing, other = sorted(store.budget(tenant, "10") for _ in "ab")
+    store.run(quota.update().where(quota.c.resource != "gpus").values(spent=9))
+    append = thresholds.append
+
+    def fails_for_the_first(connection: Connection, row: Row[Any], reached: list[int]) -> int:
+        if row.id == failing:
+            raise TimeoutError
+        return append(connection, row, reached)
+
+    monkeypatch.setattr(thresholds, "append", fails_for_the_first)
+    assert job(store, failures=1) > 0
+    assert thresholds_of(store, other) == [(50, "9.00"), (80, "9.00")]
+
+
+def test_after_a_run_that_stops_at_one_tenant_the_next_run_begins_with_the_others(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The database goes away at each turn of the first tenant."""
+    failing, other = sorted(room(store) for _ in "ab")
+    store.budget(failing, "10")
+    lease_id = exceed(store, other)
+    roll = commitments.roll
+
+    def database_away(connection: Connection, tenant_id: str, *, most: int) -> int:
+        if tenant_id == failing:
+            raise OperationalError("roll", {}, psycopg.OperationalError())
+        return roll(connection, tenant_id, most=most)
+
+    monkeypatch.setattr(commitments, "roll", database_away)
+    for _ in range(2):
+        with pytest.raises(OperationalError):
+            job(store)
+    assert store.row(lease, lease_id).desired == "end"
+
+
 def test_leases_of_one_tenant_that_always_cost_more_than_they_hold_delay_no_other(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -678,7 +735,7 @@ def test_a_tenant_with_many_leases_begins_a_period_in_batches(store: Store, monk
     leases = [store.admit(tenant, ONE, at("1", ttl=timedelta(days=2))) for _ in range(4)]
     first = leases[0]
     assert first is not None
-    run(store, first, "1", "20 hours")
+    run(store, first, "1", "30 hours")
     store.write(lease, first, created_at=ago("3 days"), rate_since=ago("2 days"))
     ended_period(store, daily)
     before = counter(store, daily).used

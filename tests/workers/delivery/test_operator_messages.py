@@ -8,17 +8,17 @@ from pydantic import SecretStr
 from sqlalchemy import insert, text, update
 
 from app.db.core.ids import new_id
-from app.db.schema.tables import event, installation, operator_message, orphan
+from app.db.schema.tables import account, account_region, event, installation, operator_message, orphan
 from app.domain.operator_messages import MessageKind
 from app.settings import Settings, StartupError, load_settings
 from tests.db.events.test_events import sequence
 from tests.db.store import Store, ago
-from tests.lines import written_by
+from tests.harness.lines import written_by
 from tests.workers.receiver import receiving
-from workers.database import WorkerDatabase
 from workers.delivery import operator_messages
 from workers.delivery.notifier import receivers
 from workers.delivery.operator_messages import collect, send
+from workers.runtime.database import WorkerDatabase
 
 ALL = tuple(MessageKind)
 
@@ -87,6 +87,20 @@ def test_each_cause_is_told_once(store: Store) -> None:
     assert "for 2 resources of this installation that belong to no lease." in texts
 
 
+def test_each_cordon_of_offerings_is_reported_once(store: Store) -> None:
+    store.run(insert(account).values(name="main", provider="aws", config={}))
+    first = {"zone": None, "instance_type": "g5.xlarge", "market": None, "since": "2026-11-01T00:00:00.1Z"}
+    second = {"zone": "us-east-1a", "instance_type": None, "market": "spot", "since": "2026-11-01T00:00:00.2Z"}
+    store.run(insert(account_region).values(account="main", region="us-east-1", cordons=[first, second]))
+    for _ in range(2):
+        collect(store.database, ALL)
+    begin = "An operator has stopped launches in us-east-1 of the account main"
+    assert sorted(told(store)) == [
+        ("brake", f"{begin}: every type, us-east-1a, spot."),
+        ("brake", f"{begin}: g5.xlarge, every zone, every market."),
+    ]
+
+
 def test_a_budget_is_told_when_it_is_exceeded_and_not_of_the_time_before_the_setting(store: Store) -> None:
     reached(store, 100)
     collect(store.database, ALL)
@@ -121,6 +135,18 @@ def test_a_receiver_that_accepted_a_message_does_not_get_it_again(store: Store) 
     rows = store.rows(operator_message)
     assert {(row.next_try_at, row.tries, tuple(row.sent_to)) for row in rows} == {(None, 2, ("ill", "well"))}
     assert deliver(store, well, ill) == 0
+
+
+def test_a_message_that_an_address_did_not_accept_goes_to_the_address_that_replaces_it(store: Store) -> None:
+    old, new = Inbox("old"), Inbox("new")
+    old.accepts = False
+    found_orphan(store, "i-lost", "lost_row", "1 second")
+    collect(store.database, ALL)
+    assert deliver(store, old) == 1
+    store.run(update(operator_message).values(next_try_at=ago("1 second")))
+    deliver(store, new)
+    assert len(new.got) == 1
+    assert deliver(store, new) == 0
 
 
 def test_after_three_days_a_message_is_given_up(store: Store) -> None:

@@ -14,8 +14,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from app.domain.webhook_urls import RefusedUrl
-from app.domain.webhooks import Outcome
+from app.domain.webhooks.retries import Outcome
+from app.domain.webhooks.urls import RefusedUrl
 from app.local.ports import free_port
 from app.name_lookup import look_up, within
 from tests.workers.receiver import Receiver, receiving

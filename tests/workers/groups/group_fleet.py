@@ -15,7 +15,7 @@ from app.db.operations.invariants import CHECKS
 from app.db.schema.tables import attempt, event, lease, lease_group
 from app.db.tenancy import quotas
 from app.db.tenancy.quotas import NewCommitment
-from app.domain.groups import Pool
+from app.domain.groups.groups import Pool
 from app.domain.ids import GroupId, LeaseId
 from tests.workers.fleet import LEAST, REQUEST, Fleet
 

@@ -6,9 +6,12 @@ from typing import Any
 import pytest
 from sqlalchemy import func
 
-from app.domain.groups import Pool
+from app.db.fleet import cordons
+from app.domain.groups.groups import Pool
+from app.domain.offerings import OfferingSelector
+from tests.failpoints.actions import FailpointError
+from tests.workers.fleet import ACCOUNT, REGION
 from tests.workers.groups.group_fleet import GroupFleet
-from workers.failpoints.actions import FailpointError
 from workers.groups import coordinator
 
 
@@ -21,6 +24,17 @@ def test_a_group_launches_together_and_becomes_active(groups: GroupFleet) -> Non
     assert {attempt.zone for one in groups.ids(group_id) for attempt in groups.fleet.attempts(one)} == {pool.zone}
     assert groups.events(group_id) == ["forming", "active"]
     assert (groups.vms(), groups.fleet.runs()) == (3, 1)
+
+
+def test_a_group_forms_in_no_cordoned_zone(groups: GroupFleet) -> None:
+    first = Pool.from_json(groups.drive_to(groups.create(2), "active").pool).zone
+    by = {"by": "key_1", "since": "2026-07-01T12:00:00Z", "note": None}
+    cordon = {"zone": first, "instance_type": None, "market": None, **by}
+    groups.database.run(cordons.cordon_offerings(OfferingSelector(account=ACCOUNT, region=REGION), [cordon]))
+    groups.fleet.runtime.catalogue.forget()
+    with groups.fleet.other_tenant():
+        second = groups.create(2)
+    assert Pool.from_json(groups.drive_to(second, "active").pool).zone != first
 
 
 def test_too_few_vms_are_given_back_before_the_next_pool_is_tried(groups: GroupFleet) -> None:

@@ -5,10 +5,13 @@ from typing import Any
 import pytest
 from sqlalchemy import func, select, text, update
 
+from app.db.fleet import cordons
 from app.db.schema.tables import budget, lease, lease_secret, quota_claim
 from app.domain.budgets import resource_of
 from app.domain.ids import GroupId, LeaseId
+from app.domain.offerings import OfferingSelector
 from tests.db.store import make_budget
+from tests.workers.fleet import ACCOUNT, REGION
 from tests.workers.groups.group_fleet import GroupFleet
 
 
@@ -38,6 +41,23 @@ def test_replace_a_lost_vm_is_replaced_in_the_same_pool(groups: GroupFleet) -> N
     assert [one.zone for one in groups.fleet.attempts(leases[1])] == [pool["zone"]] * 2
     assert groups.events(group_id) == ["forming", "active", "member_lost", "degraded", "active"]
     assert groups.counted() == {"gpus": 2, "leases": 2}
+
+
+def test_replace_waits_while_the_pool_of_the_group_is_cordoned(groups: GroupFleet) -> None:
+    group_id, leases = active(groups, 2, on_member_loss="replace", lease={"wait_seconds": 600})
+    by = {"by": "key_1", "since": "2026-07-01T12:00:00Z", "note": None}
+    cordon = {"zone": None, "instance_type": None, "market": None, **by}
+    region = OfferingSelector(account=ACCOUNT, region=REGION)
+    groups.database.run(cordons.cordon_offerings(region, [cordon]))
+    groups.fleet.runtime.catalogue.forget()
+    groups.kill_vm(leases[1])
+    cordoned = "every offering that fits is cordoned by an operator"
+    groups.drive(lambda: (groups.fleet.lease(leases[1]).reason or {}).get("message") == cordoned)
+    assert [member.state for member in groups.members(group_id)] == ["active", "queued"]
+    groups.database.run(cordons.cordon_offerings(region, []))
+    groups.fleet.runtime.catalogue.forget()
+    groups.fleet.make_due(leases[1])
+    groups.drive(lambda: [member.state for member in groups.members(group_id)] == ["active"] * 2)
 
 
 def test_replace_a_released_member_gets_a_successor_at_its_rank(groups: GroupFleet) -> None:

@@ -4,7 +4,7 @@ import pytest
 from sqlalchemy import delete
 
 from app.db.schema.tables import launch_batch, lease_group
-from app.domain.groups import Pool
+from app.domain.groups.groups import Pool
 from app.domain.ids import GroupId, LeaseId
 from tests.workers.fleet import ACCOUNT, REGION
 from tests.workers.groups.group_fleet import GroupFleet

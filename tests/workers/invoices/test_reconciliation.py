@@ -16,17 +16,17 @@ from sqlalchemy import delete, func, insert, select, update
 
 from app.db.core.ids import new_id
 from app.db.operations import reconciliation
-from app.db.operations.reconciliation import ReconciliationFilter
 from app.db.schema.tables import installation, invoice_import, invoice_line, usage_record
+from app.domain.list_filters import ReconciliationFilter
 from app.settings.providers import providers
 from tests.db.store import Store
 from tests.workers.invoices.exports import Export, instance_id
-from workers.database import WorkerDatabase
 from workers.invoices import command
 from workers.invoices.files import InvalidFile
-from workers.invoices.importing import AlreadyImported, Imported, import_files
+from workers.invoices.importing import AlreadyImported, ImportSummary, import_files
 from workers.jobs.housekeeping import recount_charges
-from workers.runtime import Runtime
+from workers.runtime.database import WorkerDatabase
+from workers.runtime.runtime import Runtime
 
 MONTH = date(2026, 10, 1)
 DIALECTS = {name: info.focus for name, info in providers().items() if info.focus is not None}
@@ -56,7 +56,7 @@ def at(day: int) -> datetime:
     return datetime(2026, 10, day, 23, tzinfo=UTC)
 
 
-def load(store: Store, *paths: Path, provider: str | None = None) -> Imported:
+def load(store: Store, *paths: Path, provider: str | None = None) -> ImportSummary:
     return import_files(store.database, paths, DIALECTS, provider=provider, progress=lambda _: None)
 
 

@@ -9,15 +9,15 @@ from sqlalchemy import func, text
 from sqlalchemy.exc import DBAPIError
 
 from app.db.schema.tables import periodic_job
-from tests.lines import written_by
+from tests.harness.lines import written_by
 from tests.workers.fleet import REGION, Fleet
-from tests.workers.test_metrics import told
-from workers import brakes, loop
+from tests.workers.runtime.test_metrics import told
 from workers.jobs import runner
 from workers.jobs.runner import JobSpec, PeriodicRunner, ensure_jobs
-from workers.loop import Loop
 from workers.providers.errors import Unreachable
-from workers.runtime import Runtime
+from workers.runtime import brakes, loop
+from workers.runtime.loop import Loop
+from workers.runtime.runtime import Runtime
 
 FAULTY = "DO $$ BEGIN RAISE EXCEPTION 'no' USING ERRCODE = '{}'; END $$"
 

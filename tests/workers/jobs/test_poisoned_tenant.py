@@ -15,7 +15,7 @@ from sqlalchemy import text
 
 from app.db.groups import coordination
 from app.db.leases import claims
-from tests.databases import Databases
+from tests.harness.databases import Databases
 from tests.house.sources import ROOT
 from tests.workers.fleet import Fleet
 from workers.delivery import operator_messages
@@ -28,7 +28,7 @@ from workers.jobs.gpu_samples import roll_up_samples
 from workers.jobs.record_usage import record_usage
 from workers.jobs.roll_up_usage import roll_up_usage
 from workers.jobs.schedule import job_specs
-from workers.runtime import Runtime
+from workers.runtime.runtime import Runtime
 
 LARGE, OTHER = "tenant_large", "tenant_other"
 LEASES = 700
@@ -354,14 +354,12 @@ def planted(
     databases: Databases, make_fleet: Callable[..., Fleet]
 ) -> Iterator[Callable[[tuple[str, ...], str | None], Runtime]]:
     """Plants rows, and answers the runtime of a worker. Writes about the large tenant to the table are refused, if one is named."""
-    tables: list[str] = []
 
     def plant(statements: tuple[str, ...], refused: str | None) -> Runtime:
         runtime = make_fleet(observe=False).runtime
         for statement in (TENANTS, *statements):
             databases.add(statement.replace("%", "%%"), {})
         if refused is not None:
-            tables.append(refused)
             databases.add(REFUSE.replace("%", "%%"), {})
             databases.add(
                 f"CREATE TRIGGER refuse BEFORE INSERT OR UPDATE OR DELETE ON {refused} FOR EACH ROW EXECUTE FUNCTION refuse()",
@@ -370,8 +368,7 @@ def planted(
         return runtime
 
     yield plant
-    for table in tables:
-        databases.add(f"DROP TRIGGER refuse ON {table}", {})
+    databases.add("DROP FUNCTION IF EXISTS refuse CASCADE", {})
 
 
 REFUSE = """

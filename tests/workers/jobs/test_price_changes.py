@@ -21,10 +21,10 @@ from app.domain.events import LeaseUpdated
 from app.domain.ids import AttemptId, LeaseId
 from app.domain.leases import AttemptState
 from tests.db.store import ATTEMPT, Store
-from workers.database import WorkerDatabase
 from workers.jobs.price_changes import record_price_changes
 from workers.lifecycle.steps import end
-from workers.runtime import Runtime
+from workers.runtime.database import WorkerDatabase
+from workers.runtime.runtime import Runtime
 
 MILLIONTH = Decimal("0.000001")
 EVENT = NewEvent(LeaseUpdated(name=None, labels=None, max_cost=None, expiry_warnings_seconds=None))
@@ -79,7 +79,7 @@ def close(store: Store, lease_id: LeaseId, attempt_id: AttemptId, ended: timedel
         row = connection.execute(*over).one()
         rest = end._cost_not_closed(row, connection.execute(*price_changes.of_attempt(attempt_id)))
         values: dict[str, Any] = {**spend_caps.UNBILLED, **spend_caps.CLOSED}
-        assert connection.execute(*write(lease_id, EVENT, given={"cost": rest}, values=values)).first() is not None
+        assert connection.execute(*write(lease_id, EVENT, bindings={"cost": rest}, values=values)).first() is not None
 
 
 @settings(max_examples=15, phases=[Phase.generate])

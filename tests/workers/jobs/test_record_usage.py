@@ -24,9 +24,9 @@ from app.db.schema.tables import (
 from app.domain.usage import RECORDS_KEPT_DAYS, UsageStep, record_key
 from tests.db.store import Store, together
 from tests.db.usage.histories import Billed, add, end
-from workers.database import WorkerDatabase
 from workers.jobs.record_usage import record_usage
-from workers.runtime import Runtime
+from workers.runtime.database import WorkerDatabase
+from workers.runtime.runtime import Runtime
 
 HOUR = timedelta(hours=1)
 

@@ -19,9 +19,9 @@ from app.db.schema.tables import attempt, attempt_archive, event, lease, usage_p
 from app.domain.billing import cost
 from app.domain.usage import ALL, UsageStep
 from tests.db.store import ENDED, Store
-from workers.database import WorkerDatabase
 from workers.jobs.roll_up_usage import roll_up_usage
-from workers.runtime import Runtime
+from workers.runtime.database import WorkerDatabase
+from workers.runtime.runtime import Runtime
 
 HOUR = timedelta(hours=1)
 EXACT = Decimal("1e-9")

@@ -11,7 +11,7 @@ from app.db.schema.tables import periodic_job
 from tests.workers.fleet import ACCOUNT, REGION, Fleet
 from workers.jobs.runner import JobSpec, PeriodicRunner, ensure_jobs
 from workers.observation.watch import watch
-from workers.runtime import Runtime
+from workers.runtime.runtime import Runtime
 
 WORK = 0.1
 
@@ -57,7 +57,7 @@ class Idle:
     """What a runner uses of a process when no job is due: how long it waits then, once."""
 
     def __init__(self, soonest: float | None) -> None:
-        self.database = self.stopping = self.presence = self
+        self.database = self.stopping = self.liveness = self
         self.number = 1
         self.waited: list[float] = []
         self._soonest = soonest

@@ -23,7 +23,7 @@ from tests.workers.lifecycle.batch_steps import (
     send_batch,
     states,
 )
-from workers.lifecycle.steps import company
+from workers.lifecycle.batches import company
 from workers.providers.aws.adapter import AwsProvider
 from workers.providers.errors import InvalidSpec
 from workers.providers.types import BatchLaunched, LaunchSpec, Params

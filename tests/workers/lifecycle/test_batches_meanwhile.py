@@ -9,7 +9,7 @@ from sqlalchemy import func, update
 
 from app.db.schema.tables import attempt, launch_batch
 from app.domain.lifecycle import Look, Step, decide
-from tests.databases import Databases, full_disk
+from tests.harness.databases import Databases, full_disk
 from tests.workers.fleet import Fleet
 from tests.workers.late import LOST, Answer, Scripted, Stall
 from tests.workers.lifecycle.batch_steps import (

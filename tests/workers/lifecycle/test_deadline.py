@@ -13,7 +13,7 @@ from app.domain.ids import LeaseId
 from app.settings import AccountSettings, Settings
 from tests.workers.fleet import ACCOUNT, REGION, Fleet
 from workers.observation.inventory import take_inventory
-from workers.providers.interfaces import Provider
+from workers.providers.ports import Provider
 from workers.providers.registry import connect
 from workers.providers.types import BatchResult
 

@@ -12,8 +12,8 @@ from cloudsim.testing import Control
 from tests.workers.clouds import ENVIRONMENT, PLACES, account_text, request
 from tests.workers.fleet import Fleet
 from tests.workers.virtual_time import VirtualTime
-from workers.bootstrap import build_runtime
 from workers.lifecycle.steps import plan
+from workers.process.bootstrap import build_runtime
 
 GRACE = 1800
 TOTAL = 864_000

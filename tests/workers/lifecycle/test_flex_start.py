@@ -11,8 +11,8 @@ from cloudsim.testing import Control
 from tests.workers.fleet import ACCOUNT, Fleet
 from tests.workers.providers.gcp.accounts import EMAIL, PROJECT, REGION, key_file
 from tests.workers.virtual_time import VirtualTime
-from workers.bootstrap import build_runtime
 from workers.jobs.observe_reservations import observe_reservations
+from workers.process.bootstrap import build_runtime
 
 _LAUNCH_TIMEOUT = 0.3
 _IN_QUEUE = 1.5

@@ -8,8 +8,8 @@ from sqlalchemy import select, text, update
 
 from app.db.leases import proofs as statements
 from app.db.schema.tables import attempt, bad_gpu, lease
-from app.domain.gpu_health import next_health
-from app.domain.gpu_reports import CONSOLE_MARK, GpuReport, GpuState, Xid, console_mac
+from app.domain.gpus.health import next_health
+from app.domain.gpus.reports import CONSOLE_MARK, GpuReport, GpuState, Xid, console_mac
 from app.domain.ids import LeaseId
 from app.domain.leases import AttemptState
 from app.domain.tokens import agent_token
@@ -76,6 +76,9 @@ def test_a_lease_that_requires_a_proof_fails_without_one_and_blames_no_offering(
     ended = fleet.drive_to(fleet.create(proof="required"), "failed")
     assert ended.reason["code"] == "gpu_check_failed"
     assert [one["code"] for one in ended.proof["findings"]] == ["no_proof"]
+    events = fleet.events(ended.id)
+    assert "attempt.gpu_check_failed" in events
+    assert "lease.proof" not in events, "no proof arrived, and the lease does not continue without one"
     assert fleet.cooling() == []
     assert fleet.vms() == []
 
@@ -86,6 +89,7 @@ def test_a_silent_vm_is_used_where_a_proof_is_not_required(make_fleet: Callable[
     assert fleet.drive_to(lease_id, "active").proof["status"] == "none"
     (only,) = fleet.attempts(lease_id)
     assert only.console_proof_tries <= 3
+    assert fleet.events(lease_id).count("lease.proof") == 1
 
 
 def test_a_vm_without_a_network_proves_its_gpus_on_its_console(make_fleet: Callable[..., Fleet]) -> None:

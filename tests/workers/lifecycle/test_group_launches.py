@@ -4,20 +4,26 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from sqlalchemy import func, insert, select, update
+from sqlalchemy import func, insert, select, text, update
 
 from app.db.core.ids import new_id
+from app.db.fleet import jobs
 from app.db.schema.tables import attempt, lease, lease_group
 from app.domain.ids import LeaseId
 from app.domain.tokens import agent_hash
 from cloudsim.user_data import first_boot
 from tests.workers.fleet import ACCOUNT, REGION, REQUEST, Fleet
+from workers.jobs.runner import PeriodicRunner, ensure_jobs
+from workers.jobs.schedule import job_specs
 from workers.observation.leftovers import sweep_leftovers
 from workers.providers.aws.adapter import AwsProvider
 from workers.providers.types import BatchLaunched, Params, Vm
 
 POOL = {"account": ACCOUNT, "region": REGION, "zone": f"{REGION}a", "instance_type": "g5.xlarge", "market": "on_demand"}
 URL = "https://gpu.example.org"
+PAUSE = """
+    SELECT extract(epoch FROM next_due - last_started_at)::float8 AS pause FROM periodic_job WHERE kind = 'leftovers'
+    """
 
 
 def members(fleet: Fleet, size: int, name: str = "train", **changes: Any) -> tuple[str, list[LeaseId]]:
@@ -72,19 +78,45 @@ def test_members_of_one_group_take_one_call_and_share_a_placement(fleet: Fleet) 
     assert fleet.sim.calls()["CreatePlacementGroup"] == 2
 
 
-def test_what_members_share_stays_until_the_group_has_ended(fleet: Fleet) -> None:
+def group_without_members(fleet: Fleet) -> str:
+    """A group that has not ended, and whose members are released."""
     group_id, leases = members(fleet, 2)
     drive_all(fleet, leases, "active")
     for lease_id in leases:
         fleet.end(lease_id)
     drive_all(fleet, leases, "released")
+    return group_id
+
+
+def end_group(fleet: Fleet, group_id: str) -> None:
+    ended = {"state": "ended", "ended_at": func.now()}
+    fleet.runtime.database.run(update(lease_group).where(lease_group.c.id == group_id).values(**ended))
+
+
+def test_what_members_share_stays_until_the_group_has_ended(fleet: Fleet) -> None:
+    group_id = group_without_members(fleet)
     fleet.observe()
     assert sweep_leftovers(fleet.runtime, ACCOUNT, REGION) == 0
     assert shared(fleet) == {"placement_group", "security_group"}
-    ended = {"state": "ended", "ended_at": func.now()}
-    fleet.runtime.database.run(update(lease_group).where(lease_group.c.id == group_id).values(**ended))
+    end_group(fleet, group_id)
     assert sweep_leftovers(fleet.runtime, ACCOUNT, REGION) == 2
     assert shared(fleet) == set()
+
+
+def test_a_sweep_that_removed_something_is_soon_followed_by_another(fleet: Fleet) -> None:
+    """A group's resources go one after the other where one of them names another."""
+    end_group(fleet, group_without_members(fleet))
+    database = fleet.runtime.database
+    sweeping = {"leftovers": job_specs(fleet.runtime.settings).refresh["leftovers"]}
+    ensure_jobs(fleet.runtime, sweeping)
+    pauses = []
+    for _ in range(2):
+        database.run(jobs.hurry("leftovers", [(ACCOUNT, REGION)]))
+        assert PeriodicRunner(fleet.runtime, sweeping).run_one()
+        pauses += [row.pause for row in database.all(text(PAUSE))]
+    assert shared(fleet) == set()
+    interval = fleet.runtime.settings.inventory_interval
+    assert pauses == [interval, 10 * interval]
 
 
 class Recording(AwsProvider):

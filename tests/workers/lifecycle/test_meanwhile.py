@@ -13,7 +13,7 @@ from app.domain.ids import LeaseId
 from app.domain.leases import LeaseState
 from app.domain.lifecycle import BeginRelease, Enter, Place, Requeue, Send, Step, decide
 from app.settings import AccountSettings, Settings
-from tests.databases import Databases, full_disk
+from tests.harness.databases import Databases, full_disk
 from tests.workers.fleet import Fleet
 from workers.lifecycle.sweeper import Sweeper
 from workers.providers.aws.adapter import AwsProvider

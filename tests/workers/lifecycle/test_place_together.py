@@ -10,12 +10,12 @@ import pytest
 from sqlalchemy import select
 
 from app.db.schema.tables import event
+from app.domain.explanations.placement_failure import AUTH
 from app.domain.ids import LeaseId
 from app.domain.offerings import Offering
-from app.domain.placement_failure import AUTH
 from tests.workers.cohorts import created, move
 from tests.workers.fleet import ACCOUNT, REGION, Fleet
-from workers.lifecycle.steps import place_together
+from workers.lifecycle.batches import place_together
 from workers.lifecycle.steps.context import StepContext
 from workers.lifecycle.steps.readiness import NotReadyError
 from workers.lifecycle.steps.usable_image import usable_image

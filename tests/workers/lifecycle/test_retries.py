@@ -24,7 +24,7 @@ from workers.providers.errors import (
     ProviderQuotaExceeded,
     Unreachable,
 )
-from workers.runtime import cool_offs_from
+from workers.runtime.runtime import cool_offs_from
 
 ZONE = "us-east-1a"
 

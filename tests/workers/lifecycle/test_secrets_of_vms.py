@@ -8,7 +8,7 @@ from sqlalchemy import select, update
 from app.db.schema.tables import attempt, lease
 from app.domain.tokens import agent_hash, host_key_hash, slot_token
 from cloudsim.user_data import first_boot
-from tests.databases import ROOT
+from tests.harness.databases import ROOT
 from tests.workers.fleet import Fleet
 from tests.workers.lifecycle.batch_steps import batches, created
 from workers.providers.aws.adapter import AwsProvider

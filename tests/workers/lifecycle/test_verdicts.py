@@ -20,7 +20,7 @@ from workers.providers.errors import (
     Refused,
     RegionBlocked,
 )
-from workers.runtime import Runtime
+from workers.runtime.runtime import Runtime
 
 ONE_TYPE = CredentialsRejected("a policy forbids this type", code="UnauthorizedOperation")
 TERMS = CredentialsRejected("accept the terms of this product", code="OptInRequired")

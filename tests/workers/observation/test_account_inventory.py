@@ -16,19 +16,20 @@ from app.settings import AccountSettings, Settings, load_settings
 from cloudsim.testing import Control
 from tests.workers import fleet as aws
 from tests.workers.providers.gcp.accounts import EMAIL, PROJECT, key_file
+from tests.workers.runtime.test_metrics import told
 from tests.workers.virtual_time import VirtualTime
-from workers.accounts import Connect
-from workers.bootstrap import build_runtime
 from workers.jobs.refresh_offerings import refresh
 from workers.jobs.runner import JobSpec, PeriodicRunner, ensure_jobs
 from workers.jobs.schedule import job_specs
 from workers.observation.watch import watch
+from workers.process.bootstrap import build_runtime
 from workers.providers.errors import InvalidSpec, OutcomeUnknown, ProviderError
 from workers.providers.gcp.adapter import GcpProvider
 from workers.providers.gcp.settings import GcpAccount
 from workers.providers.registry import connect
 from workers.providers.types import ListingPage
-from workers.runtime import Runtime
+from workers.runtime.accounts import Connect
+from workers.runtime.runtime import Runtime
 
 ACCOUNT = "many-regions"
 HERE, THERE = REGIONS = ("us-central1", "europe-west4")
@@ -150,15 +151,12 @@ def start(
             "azure": 'subscription_id = "00000000-0000-4000-8000-000000000001"\nresource_group = "gpulease"\n'
             f"subnet_ids = {{ {subnets} }}\n",
         }
-        config.write_text(
+        account = (
             f'[[accounts]]\nprovider = "{provider}"\nname = "{ACCOUNT}"\nregions = {list(regions)}\n'
             f'endpoint_url = "{sim.url}"\n{of_provider[provider]}'
         )
-        given = {
-            **worker_settings,
-            "config": config if regions else None,
-            **changes,
-        }
+        config.write_text(account if regions else "")
+        given = {**worker_settings, "config": config, **changes}
         settings, monotonic = load_settings(**given), virtual_time.monotonic
         runtime = build_runtime(settings, connect_account=connect_account, monotonic=monotonic)
         fleets.append(Fleet(runtime, sim, regions, provider, virtual_time))
@@ -344,6 +342,24 @@ def test_a_region_that_fails_in_one_step_has_no_part_in_the_next(start: Start) -
         assert steps.done == [("first", HERE), ("first", THERE), ("second", THERE)]
     assert fleet.row(HERE).last_error["code"] == "X"
     assert fleet.row(THERE).last_error is None
+
+
+def test_a_failure_common_to_the_regions_counts_once_and_one_of_a_region_for_it_alone(start: Start) -> None:
+    fleet = start("gcp", *REGIONS)
+
+    def common(*_: object) -> Sequence[Callable[[str], object]]:
+        raise InvalidSpec("no", code="X")
+
+    def alone(*_: object) -> Sequence[Callable[[str], object]]:
+        return (lambda _region: fail(InvalidSpec("no", code="X")),)
+
+    counts = []
+    for together in (common, alone):
+        kind = JobSpec(name=together.__name__, run=fail, together=together, interval=lambda _: 60.0)
+        ensure_jobs(fleet.runtime, {kind.name: kind})
+        assert PeriodicRunner(fleet.runtime, {kind.name: kind}).run_one()
+        counts += told(fleet.runtime.metrics, "job_failures_total", f'kind="{kind.name}"')
+    assert counts == [1.0, len(REGIONS)]
 
 
 def fail(error: object, *_: object) -> None:

@@ -1,17 +1,20 @@
 """A database restored from before the last leases: the hold, adoption from the tags, and going on."""
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from decimal import Decimal
 
 import boto3
 import pytest
-from sqlalchemy import delete, func, update
+from sqlalchemy import delete, func, text, update
 
 from app.db.schema.tables import attempt, lease
 from app.db.tenancy import quotas
+from app.domain.budgets import resource_of
 from app.domain.ids import LeaseId, TenantId
 from app.domain.tags import DEADLINE, TENANT
+from tests.db.store import make_budget
 from tests.workers.cloud_samples import CloudSample
 from tests.workers.fleet import ACCOUNT, REGION, Fleet
 from workers.observation.inventory import take_inventory
@@ -79,6 +82,32 @@ def test_a_vm_whose_lease_still_waits_in_the_queue_is_adopted_into_it(fleet: Fle
     fleet.drive_to(lease_id, "released")
     assert fleet.vms() == []
     assert fleet.used() == {}
+
+
+@pytest.mark.parametrize(
+    ("lose", "first", "second"),
+    [(Fleet.lose, "budget", "gpus"), (Fleet.lose_attempts, "gpus:A10G", "leases")],
+    ids=["no row", "queued"],
+)
+def test_an_adoption_and_a_step_do_not_wait_in_a_circle_for_quota(
+    fleet: Fleet, lose: Callable[[Fleet, LeaseId], None], first: str, second: str
+) -> None:
+    """The step has locked one of its rows, and goes on to the next in their order."""
+    database = fleet.runtime.database
+    resource = {"budget": resource_of(make_budget(database, fleet.tenant_id, "100"))}
+    lease_id = fleet.active()
+    lose(fleet, lease_id)
+    take_inventory(fleet.runtime, ACCOUNT, REGION)
+    fleet.adopt()
+    lock = text("SELECT FROM quota WHERE resource = :resource FOR UPDATE")
+    with ThreadPoolExecutor(1) as thread:
+        with database.begin() as step:
+            step.execute(lock, {"resource": resource.get(first, first)})
+            adopting = thread.submit(take_inventory, fleet.runtime, ACCOUNT, REGION)
+            fleet.wait_for(lambda: bool(database.all(text("SELECT FROM pg_locks WHERE NOT granted"))))
+            step.execute(lock, {"resource": second})
+        adopting.result(10)
+    assert [orphan.state for orphan in fleet.orphans()] == ["adopted"]
 
 
 def test_a_vm_that_ran_while_its_rows_were_lost_is_paid_for_and_counts_towards_the_cap(fleet: Fleet) -> None:

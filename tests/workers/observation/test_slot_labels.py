@@ -10,10 +10,10 @@ import pytest
 from tests.workers.cohorts import created
 from tests.workers.fleet import ACCOUNT, REGION, Fleet
 from workers.observation.inventory import take_inventory
-from workers.observation.listings import Listed
+from workers.observation.listings import RegionListing
 from workers.observation.slot_labels import label_listed, label_noted, note_left
-from workers.observation.unlabelled_vms import UnlabelledVms
 from workers.observation.watch import watch
+from workers.runtime.unlabelled_vms import UnlabelledVms
 
 PLACE = (ACCOUNT, REGION)
 
@@ -90,7 +90,7 @@ def test_the_inventory_writes_what_the_watch_has_left_and_leaves_young_vms_alone
     pages = fleet.runtime.accounts.provider(ACCOUNT).list(frozenset({REGION}), fleet.runtime.installation.id)
     vms = {vm.id: vm for page in pages for vm in page.vms}
     launched_at = min(vm.launched_at for vm in vms.values() if vm.launched_at is not None)
-    listed = partial(Listed, vms=vms, unreachable=frozenset(), calls=1, seconds=0.0)
+    listed = partial(RegionListing, vms=vms, unreachable=frozenset(), calls=1, seconds=0.0)
     assert not label_listed(fleet.runtime, *PLACE, listed(started_at=launched_at + timedelta(seconds=59)), ())
     assert labelled(fleet) == 0
     assert label_listed(fleet.runtime, *PLACE, listed(started_at=launched_at + timedelta(seconds=62)), ()) == set(vms)

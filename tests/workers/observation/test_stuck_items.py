@@ -12,9 +12,9 @@ from cloudsim.testing import Control
 from tests.workers.clouds import CLOUDS, ENVIRONMENT, PLACES, REFUSALS, account_text, request
 from tests.workers.fleet import Fleet
 from tests.workers.virtual_time import VirtualTime
-from workers.bootstrap import build_runtime
 from workers.observation.leftovers import sweep_leftovers
-from workers.providers.interfaces import Provider
+from workers.process.bootstrap import build_runtime
+from workers.providers.ports import Provider
 from workers.providers.registry import connect
 from workers.providers.types import LaunchSpec, Params
 

@@ -1,4 +1,4 @@
-"""The error codes of each provider, what each means, and the table of them in the provider's page.
+"""The error codes of each provider, what each means, and the tables of them in the pages of the providers.
 
 `python -m tests.workers.providers.error_tables` writes the tables into the pages.
 """
@@ -12,11 +12,12 @@ from typing import Any
 from workers.providers.errors import ProviderError
 
 PROVIDERS = ("aws", "gcp", "azure")
+COMMON = "common"
+"""The page of all clouds: what gpulease does after each class of error."""
 _HERE = Path(__file__).parent
 _PAGES = _HERE.parents[2] / "docs" / "providers"
 _BEGIN, _END = "<!-- errors: begin -->\n", "<!-- errors: end -->\n"
 _MOST_SHOWN = 40
-_EXAMPLES = 3
 _BY_STATUS = "HTTP "
 
 ACTIONS: Mapping[str, str] = {
@@ -36,6 +37,9 @@ ACTIONS: Mapping[str, str] = {
     "TokenConflict": "reads what exists. Adopts its own VM, else only looks for it",
 }
 """What gpulease does after each class of error of a create call. The order is that of the table."""
+
+FOR_OPERATORS = frozenset(ACTIONS) - {"Throttled", "NotReady", "OutcomeUnknown", "TokenConflict"}
+"""The classes whose codes name something that an operator can change at the cloud."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,47 +89,49 @@ def wrong(
     return {answer: verdict for answer, (verdict, expected) in verdicts.items() if verdict != expected}
 
 
-def table(provider: str) -> str:
-    """The table of a provider's page."""
-    rows = ["| codes | meaning | after a launch, gpulease … |", "|---|---|---|"]
-    order = list(ACTIONS)
-    for group in sorted(groups(provider), key=lambda group: order.index(group.verdict)):
-        where = "in a finished operation: " if group.operation else ""
-        rows.append(f"| {where}{_shown(group)} | {group.why} | {_action(group.verdict)} |")
+def table(name: str) -> str:
+    """The table of a provider's page, or of that of all clouds."""
+    return _table_of_classes() if name == COMMON else _table_of_codes(name)
+
+
+def _table_of_classes() -> str:
+    rows = ["| class | after a launch, gpulease … |", "|---|---|"]
+    rows += [f"| `{verdict}` | {action} |" for verdict, action in ACTIONS.items()]
     return "\n".join(rows) + "\n"
 
 
-def _action(verdict: str) -> str:
-    return f"**{verdict}**: {ACTIONS[verdict]}"
+def _table_of_codes(provider: str) -> str:
+    """The codes that an operator can act on. Groups of many codes are about resources that a launch does not use."""
+    rows = ["| codes | meaning | class |", "|---|---|---|"]
+    order = list(ACTIONS)
+    some = [one for one in groups(provider) if one.verdict in FOR_OPERATORS and len(one.codes) <= _MOST_SHOWN]
+    for group in sorted(some, key=lambda group: order.index(group.verdict)):
+        where = "in a finished operation: " if group.operation else ""
+        codes = ", ".join(f"`{code}`" for code in group.codes)
+        rows.append(f"| {where}{codes} | {group.why} | `{group.verdict}` |")
+    return "\n".join(rows) + "\n"
 
 
-def _shown(group: Group) -> str:
-    if len(group.codes) <= _MOST_SHOWN:
-        return ", ".join(f"`{code}`" for code in group.codes)
-    examples = ", ".join(f"`{code}`" for code in group.codes[:_EXAMPLES])
-    return f"{len(group.codes)} codes, such as {examples}"
+def page(name: str) -> Path:
+    """The page of a provider, or that of all clouds."""
+    return _PAGES / f"{name}.md"
 
 
-def page(provider: str) -> Path:
-    """The provider's page."""
-    return _PAGES / f"{provider}.md"
-
-
-def with_table(text: str, provider: str) -> str:
+def with_table(text: str, name: str) -> str:
     """The page's text with the present table between its markers. Raises ValueError without markers."""
     before, begin, rest = text.partition(_BEGIN)
     _, end, after = rest.partition(_END)
     if not begin or not end:
-        msg = f"the page of {provider} has no place for the table of errors"
+        msg = f"the page {name} has no place for the table of errors"
         raise ValueError(msg)
-    return f"{before}{begin}\n{table(provider)}\n{end}{after}"
+    return f"{before}{begin}\n{table(name)}\n{end}{after}"
 
 
 def main() -> None:
     """Writes the tables into the pages."""
-    for provider in PROVIDERS:
-        path = page(provider)
-        path.write_text(with_table(path.read_text(encoding="utf-8"), provider), encoding="utf-8")
+    for name in (*PROVIDERS, COMMON):
+        path = page(name)
+        path.write_text(with_table(path.read_text(encoding="utf-8"), name), encoding="utf-8")
 
 
 if __name__ == "__main__":

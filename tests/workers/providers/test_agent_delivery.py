@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from app.agent import program
-from app.services.lease_requests import LARGEST_STARTUP_SCRIPT
+from app.services.leases.requests import LARGEST_STARTUP_SCRIPT
 from cloudsim.user_data import first_boot
 from tests.workers.providers.aws.test_userdata import noise
 from tests.workers.providers.samples import KEY, spec

@@ -9,9 +9,9 @@ import pytest
 
 from app.domain.leases import VmState
 from cloudsim.testing import Control, running
-from tests.cached_settings import read_settings
+from tests.harness.cached_settings import read_settings
 from tests.workers.providers import contract
-from tests.workers.providers.aws.rules import firewalls, placement_group, reaches
+from tests.workers.providers.aws.rules import firewalls, open_ports, placement_group
 from tests.workers.providers.conftest import ACCESS_KEY
 from tests.workers.providers.contract import Power
 from tests.workers.providers.samples import owner
@@ -19,7 +19,7 @@ from workers.providers import errors
 from workers.providers.aws.adapter import AwsProvider
 from workers.providers.aws.groups import Ec2GroupResources
 from workers.providers.aws.settings import AwsAccount
-from workers.providers.interfaces import Provider
+from workers.providers.ports import Provider
 from workers.providers.types import Image, Params
 
 if TYPE_CHECKING:
@@ -132,8 +132,8 @@ class OnCloudsim:
         calls = {"made": "CreateSecurityGroup", "opened": "AuthorizeSecurityGroupIngress"}
         self.sim.fault(calls[stage], "lose_reply")
 
-    def reaches(self, source: str, target: str, port: int) -> bool:
-        return reaches(self._ec2, source, target, port)
+    def open_ports(self, source: str, target: str, ports: Sequence[int]) -> tuple[int, ...]:
+        return open_ports(self._ec2, source, target, ports)
 
     def placed(self, vm_id: str) -> str | None:
         return placement_group(self._ec2, vm_id)

@@ -10,15 +10,15 @@ import httpx
 import pytest
 
 from cloudsim.testing import NO_TLS
-from tests.cached_settings import read_settings
+from tests.harness.cached_settings import read_settings
 from tests.workers.providers import contract
-from tests.workers.providers.aws.rules import firewalls, reaches
+from tests.workers.providers.aws.rules import firewalls, open_ports
 from tests.workers.providers.contract import Power
 from workers.providers import errors
 from workers.providers.aws import resource_tags
 from workers.providers.aws.adapter import AwsProvider
 from workers.providers.aws.settings import AwsAccount
-from workers.providers.interfaces import Provider
+from workers.providers.ports import Provider
 from workers.providers.types import Image, Params
 
 if TYPE_CHECKING:
@@ -128,8 +128,8 @@ class OnMoto:
     def firewalls(self, vm_id: str) -> Mapping[str, Sequence[contract.Inbound]]:
         return firewalls(self._ec2, vm_id)
 
-    def reaches(self, source: str, target: str, port: int) -> bool:
-        return reaches(self._ec2, source, target, port)
+    def open_ports(self, source: str, target: str, ports: Sequence[int]) -> tuple[int, ...]:
+        return open_ports(self._ec2, source, target, ports)
 
     def placed(self, vm_id: str) -> str | None:
         raise NotImplementedError(LACKS[Power.PLACEMENT])

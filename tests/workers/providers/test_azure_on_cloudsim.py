@@ -9,7 +9,7 @@ from app.domain.leases import VmState
 from app.domain.offerings import Market
 from app.local.waiting import wait_until
 from cloudsim.testing import Control, running
-from tests.cached_settings import read_settings
+from tests.harness.cached_settings import read_settings
 from tests.workers.providers import contract
 from tests.workers.providers.azure.accounts import GROUP, SUBSCRIPTION, account
 from tests.workers.providers.azure.rules import Network, firewalls, network_of, placement, reaches
@@ -23,7 +23,7 @@ from workers.providers.azure.adapter import AzureProvider
 from workers.providers.azure.clients import AzureClients, Group
 from workers.providers.azure.groups import AzureGroupResources
 from workers.providers.azure.settings import AzureAccount
-from workers.providers.interfaces import Provider
+from workers.providers.ports import Provider
 from workers.providers.types import Image, Params
 
 KINDS = {"volume": "volume", "disk": "volume", "network_interface": "network_interface", "address": "address"}
@@ -131,11 +131,11 @@ class OnCloudsim:
     def firewalls(self, vm_id: str) -> Mapping[str, Sequence[contract.Inbound]]:
         return firewalls(self._group, vm_id)
 
-    def reaches(self, source: str, target: str, port: int) -> bool:
+    def open_ports(self, source: str, target: str, ports: Sequence[int]) -> tuple[int, ...]:
         for vm_id in (source, target):
             if vm_id not in self._networks:
                 self._networks[vm_id] = network_of(self._group, vm_id)
-        return reaches(self._networks[source], self._networks[target], port)
+        return tuple(port for port in ports if reaches(self._networks[source], self._networks[target], port))
 
     def placed(self, vm_id: str) -> str | None:
         return placement(self._group, vm_id)

@@ -16,8 +16,8 @@ from app.domain.tags import DEADLINE
 from app.settings import AccountSettings
 from app.settings.providers import providers
 from cloudsim.testing import Control, running
-from tests.cached_settings import read_settings
-from tests.lines import written_by
+from tests.harness.cached_settings import read_settings
+from tests.harness.lines import written_by
 from tests.workers.clouds import PLACES, REFUSALS
 from tests.workers.ports import METHODS
 from tests.workers.providers import queues
@@ -29,8 +29,8 @@ from tests.workers.providers.samples import INSTALLATION, owner
 from workers.providers.aws.quotas import CODES as AWS_QUOTAS
 from workers.providers.aws.settings import AwsAccount
 from workers.providers.common import batch
-from workers.providers.gcp import offered
-from workers.providers.interfaces import Provider
+from workers.providers.gcp import offerings
+from workers.providers.ports import Provider
 from workers.providers.registry import connect
 from workers.providers.types import BatchResult, ListingPage, ProviderEvent
 
@@ -329,7 +329,7 @@ def leftovers_where_one_zone_refuses(cloud: Cloud) -> tuple[Outcome, Outcome]:
 def offered_where_one_zone_refuses(cloud: Cloud) -> tuple[Outcome, Outcome]:
     zones = {one.zone for one in cloud.provider.offered(cloud.region)}
     cloud.fault("machineTypes.aggregatedList", times=None, region=OTHER_ZONES["gcp"])
-    with written_by(log=offered) as lines:
+    with written_by(log=offerings) as lines:
         told = {one.zone for one in cloud.provider.offered(cloud.region)}
         refused: dict[str, str | None] = {
             zone: None for line in lines.new() if line["event"] == "zones left out" for zone in line["zones"]

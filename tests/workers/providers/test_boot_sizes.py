@@ -12,7 +12,7 @@ import pytest
 
 from app.domain.boot_sizes import MOST_ALONE, MOST_IN_GROUP, boot_size, check_boot_size
 from app.domain.ssh_keys import LARGEST_SSH_KEYS, LONGEST_SSH_COMMENT, check_total, normal_form
-from app.services.lease_requests import LARGEST_STARTUP_SCRIPT, checked_script
+from app.services.leases.requests import LARGEST_STARTUP_SCRIPT, checked_script
 from cloudsim.user_data import first_boot
 from tests.workers.providers.samples import GROUP, spec
 from workers.providers.aws import userdata as aws

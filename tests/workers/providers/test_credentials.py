@@ -10,7 +10,7 @@ import pytest
 
 from cloudsim.gce.credentials import issue
 from cloudsim.testing import Control, running
-from tests.cached_settings import read_settings
+from tests.harness.cached_settings import read_settings
 from tests.workers.providers.azure.accounts import account as azure_account
 from tests.workers.providers.gcp.accounts import REGION as GCP_REGION
 from tests.workers.providers.gcp.accounts import ZONE as GCP_ZONE
@@ -21,7 +21,7 @@ from workers.providers.aws.adapter import AwsProvider
 from workers.providers.aws.settings import AwsAccount
 from workers.providers.azure.adapter import AzureProvider
 from workers.providers.credentials import CredentialGuard, CredentialsUnverified
-from workers.providers.interfaces import Provider
+from workers.providers.ports import Provider
 from workers.providers.types import Params
 
 

@@ -1,8 +1,8 @@
 """Every class of provider error has a kind, and none is without a class or a word of ours."""
 
 from app.domain.error_kinds import ErrorKind
-from workers.accounts import IdentityChanged
 from workers.providers.errors import ProviderError
+from workers.runtime.accounts import IdentityChanged
 
 OWN = {
     ErrorKind.NEVER_SEEN,

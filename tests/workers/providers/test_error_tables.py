@@ -1,15 +1,15 @@
-"""Each provider's page shows what gpulease does with every error code of the provider's file."""
+"""Each provider's page shows the class of every error code, and the page of all clouds what follows from a class."""
 
 import pytest
 
 from app.domain.error_kinds import ErrorKind
-from tests.workers.providers.error_tables import ACTIONS, PROVIDERS, groups, page, with_table
+from tests.workers.providers.error_tables import ACTIONS, COMMON, PROVIDERS, groups, page, with_table
 
 
-@pytest.mark.parametrize("provider", PROVIDERS)
-def test_the_page_shows_the_table_of_errors(provider: str) -> None:
-    text = page(provider).read_text(encoding="utf-8")
-    assert text == with_table(text, provider), "run `python -m tests.workers.providers.error_tables`"
+@pytest.mark.parametrize("name", [*PROVIDERS, COMMON])
+def test_the_page_shows_the_table_of_errors(name: str) -> None:
+    text = page(name).read_text(encoding="utf-8")
+    assert text == with_table(text, name), "run `python -m tests.workers.providers.error_tables`"
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cached_settings import read_settings
+from tests.harness.cached_settings import read_settings
 from tests.workers.providers import queues
 from tests.workers.providers.azure import accounts as azure_accounts
 from tests.workers.providers.conftest import AZURE_TOKEN
@@ -17,7 +17,7 @@ from workers.providers.aws.settings import AwsAccount
 from workers.providers.azure.adapter import AzureProvider
 from workers.providers.errors import OutcomeUnknown
 from workers.providers.gcp.adapter import GcpProvider
-from workers.providers.interfaces import Provider
+from workers.providers.ports import Provider
 
 SUBSCRIPTION = "projects/sim-project/subscriptions/gpulease"
 FAST = read_settings(call_timeout=2.0)

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from app.domain.gpu_models import ALIASES
+from app.domain.gpus.models import ALIASES
 from app.domain.offerings import Driver, InstanceType, Market, Obstacle
-from cloudsim.gce.facts import GVNIC_ONLY, HYPERDISK_ONLY, family
+from cloudsim.gce.catalog import GVNIC_ONLY, HYPERDISK_ONLY, family
 from cloudsim.testing import Control, running
-from tests.cached_settings import read_settings
+from tests.harness.cached_settings import read_settings
 from tests.workers.providers.azure import accounts as azure_accounts
 from tests.workers.providers.azure.specs import spec as azure_spec
 from tests.workers.providers.gcp.accounts import account as gcp_account
@@ -25,11 +25,11 @@ from workers.providers.aws.settings import AwsAccount
 from workers.providers.azure import catalogue as azure
 from workers.providers.azure import images as azure_images
 from workers.providers.azure.adapter import AzureProvider
-from workers.providers.common.images import wanted
+from workers.providers.common.images import configured_image
 from workers.providers.errors import ImageMissing, InvalidSpec
 from workers.providers.gcp import catalogue as gcp
 from workers.providers.gcp.adapter import GcpProvider
-from workers.providers.interfaces import Provider
+from workers.providers.ports import Provider
 from workers.providers.types import Image
 
 SUBNETS = {"eastus2": "/subscriptions/s/resourceGroups/g/providers/Microsoft.Network/virtualNetworks/n/subnets/gpus"}
@@ -96,9 +96,9 @@ def test_azure(kind: InstanceType) -> None:
 
 def test_the_accounts_default_image_is_not_used_for_another_driver() -> None:
     account = AWS.model_copy(update={"image": "ami-0123", "driver_images": {"nvidia_grid": "ami-0456"}})
-    assert wanted(account, None) == "ami-0123"
-    assert wanted(account, None, Driver.NVIDIA_GRID) == "ami-0456"
-    assert wanted(account, None, Driver.AMD_ROCM) is None
+    assert configured_image(account, None) == "ami-0123"
+    assert configured_image(account, None, Driver.NVIDIA_GRID) == "ami-0456"
+    assert configured_image(account, None, Driver.AMD_ROCM) is None
 
 
 def test_a_driver_without_an_image_is_an_error_that_names_the_setting() -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from app.services.lease_requests import checked_script
+from app.services.leases.requests import checked_script
 from cloudsim.ssh.guest import guest
 from cloudsim.user_data import PREFIXES, FirstBoot, first_boot
 from tests.cloudsim.ssh.test_guest import kept, vm

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from app.settings import StartupError, accounts, load_accounts, providers
-from tests.databases import ROOT
+from tests.harness.databases import ROOT
 from tests.workers.fleet import ACCOUNT, REGION, Fleet
-from workers import check_accounts
+from workers.account_checks import command
 
 TOY = Path(__file__).parent / "outside" / "toy_cloud.py"
 REQUEST: dict[str, Any] = {"instance_types": ["toy.large"], "providers": ["toy"]}
@@ -62,7 +62,7 @@ def test_a_lease_lives_at_it(config: Path, make_fleet: Callable[..., Fleet]) -> 
 
 
 def test_it_needs_no_checks(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert check_accounts.main(["--config", str(config)]) == 0
+    assert command.main(["--config", str(config)]) == 0
     assert "  ?    adapter     checks" in capsys.readouterr().out
 
 

@@ -20,7 +20,7 @@ from tests.workers.providers.gcp.accounts import EMAIL, PROJECT, REGION, ZONE, p
 from tests.workers.providers.samples import INSTALLATION, owner
 from workers.providers import errors
 from workers.providers.gcp.groups import GcpGroupResources
-from workers.providers.interfaces import Provider
+from workers.providers.ports import Provider
 from workers.providers.types import Image, Params
 
 LACKS = {
@@ -128,12 +128,16 @@ class OnCloudsim:
         ours = [one for one in rules if targets.intersection(one["targetTags"]) and "sourceRanges" in one]
         return {one["name"]: list(_inbound(one)) for one in ours}
 
-    def reaches(self, source: str, target: str, port: int) -> bool:
+    def open_ports(self, source: str, target: str, ports: Sequence[int]) -> tuple[int, ...]:
         """By the first rule that applies, in the order of priorities, refusals first. Without one, nothing arrives."""
         sender, receiver = (self._instance(vm) for vm in (source, target))
         rules = [*self._get("global/firewalls").get("items", []), *USUAL_RULES]
         rules.sort(key=lambda rule: (rule["priority"], "denied" not in rule))
-        return next(("allowed" in rule for rule in rules if _applies(rule, sender, receiver, port)), False)
+        return tuple(
+            port
+            for port in ports
+            if next(("allowed" in rule for rule in rules if _applies(rule, sender, receiver, port)), False)
+        )
 
     def placed(self, vm_id: str) -> str | None:
         return next(iter(self._instance(vm_id).get("resourcePolicies", [])), None)
@@ -317,7 +321,7 @@ def test_a_zone_out_of_reach_is_told_by_the_list_and_believed_by_nobody(backend:
     assert [vm.id for vm in page.vms] == [there.id]
     left = backend.provider.leftovers(backend.region, INSTALLATION, None)
     assert left.unreachable == {backend.zone}
-    assert [one.tags["gpulease-attempt"] for one in left.found] == ["2"]
+    assert [one.tags["gpulease-attempt"] for one in left.resources] == ["2"]
     with pytest.raises(errors.OutcomeUnknown, match=backend.zone):
         backend.provider.find(backend.region, "f" * 64, owner())
 

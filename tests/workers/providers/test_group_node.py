@@ -20,7 +20,7 @@ import pytest
 from app.agent import program
 from app.agent.program import short
 from app.local.waiting import wait_until
-from tests.databases import ROOT
+from tests.harness.databases import ROOT
 from tests.workers.providers.samples import GROUP, spec
 from tests.workers.providers.test_agent_delivery import CONFIG, START, cloud_config, files_at
 from workers.providers.aws import userdata as aws

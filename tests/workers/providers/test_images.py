@@ -7,7 +7,7 @@ import pytest
 from pydantic import ValidationError
 
 from cloudsim.testing import Control, running
-from tests.cached_settings import read_settings
+from tests.harness.cached_settings import read_settings
 from tests.workers.providers.azure import accounts as azure_accounts
 from tests.workers.providers.gcp import accounts as gcp_accounts
 from workers.providers.aws.adapter import AwsProvider
@@ -15,7 +15,7 @@ from workers.providers.aws.settings import AwsAccount
 from workers.providers.azure.adapter import AzureProvider
 from workers.providers.common.images import driver_version
 from workers.providers.errors import ImageMissing
-from workers.providers.interfaces import Provider
+from workers.providers.ports import Provider
 
 SETTINGS = read_settings(call_timeout=60.0)
 REGIONS = {"aws": "us-east-1", "gcp": "us-central1", "azure": "eastus"}

@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from cryptography.x509.oid import NameOID
 
 from cloudsim.testing import Control, running
-from tests.cached_settings import read_settings
+from tests.harness.cached_settings import read_settings
 from tests.workers.providers.azure import accounts as azure_accounts
 from tests.workers.providers.azure import specs as azure_specs
 from tests.workers.providers.gcp import accounts as gcp_accounts
@@ -27,7 +27,7 @@ from workers.providers import errors
 from workers.providers.aws.adapter import AwsProvider
 from workers.providers.aws.settings import AwsAccount
 from workers.providers.azure.adapter import AzureProvider
-from workers.providers.interfaces import Provider
+from workers.providers.ports import Provider
 from workers.providers.send_window import send_window
 from workers.providers.types import Slot
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.lines import written_by
+from tests.harness.lines import written_by
 from workers.providers.common import batch
 from workers.providers.common.batch import answered, each
 from workers.providers.errors import CredentialsRejected, InvalidSpec, OutcomeUnknown, ProviderError, Throttled

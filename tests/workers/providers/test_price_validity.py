@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from app.domain.offerings import Market
-from tests.cached_settings import read_settings
+from tests.harness.cached_settings import read_settings
 from tests.workers.providers.aws.answering import answering as aws_answering
 from tests.workers.providers.azure import accounts as azure_accounts
 from tests.workers.providers.azure.answering import answering as azure_answering

@@ -12,7 +12,7 @@ import pytest
 
 from app.domain.offerings import Market
 from cloudsim.testing import Control, running
-from tests.cached_settings import read_settings
+from tests.harness.cached_settings import read_settings
 from tests.workers.providers.azure import accounts as azure_accounts
 from tests.workers.providers.azure.answering import answering as azure_answering
 from tests.workers.providers.gcp import accounts as gcp_accounts
@@ -23,7 +23,7 @@ from workers.providers.azure.adapter import AzureProvider
 from workers.providers.azure.clients import AzureClients
 from workers.providers.azure.prices import by_size
 from workers.providers.errors import CredentialsRejected, OutcomeUnknown, Throttled
-from workers.providers.interfaces import Provider
+from workers.providers.ports import Provider
 from workers.providers.registry import part_prices
 from workers.providers.types import ADDRESS
 

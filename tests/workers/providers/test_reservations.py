@@ -10,7 +10,7 @@ from app.domain.leases import VmState
 from app.domain.offerings import Market
 from app.local.waiting import wait_until
 from cloudsim.testing import Control, running
-from tests.cached_settings import read_settings
+from tests.harness.cached_settings import read_settings
 from tests.workers.providers import samples
 from tests.workers.providers.azure import accounts as azure_accounts
 from tests.workers.providers.azure import specs as azure_specs

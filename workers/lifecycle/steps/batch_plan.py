@@ -22,7 +22,7 @@ from app.domain.tokens import (
 )
 from workers.lifecycle.steps.context import StepContext
 from workers.providers.types import LaunchSpec, Params, Slot
-from workers.runtime import Runtime
+from workers.runtime.runtime import Runtime
 
 _OF_ONE_VM = frozenset({"token", "owner", "name"})
 _WITH_TOKENS = ("host_keys", "agent", "group")
@@ -49,8 +49,8 @@ def shared_key(spec: LaunchSpec, lease: Lease, account: str, key_id: str | None)
     shared: dict[str, Any] = {name: value for name, value in asdict(spec).items() if name not in _OF_ONE_VM}
     for reporter in _WITH_TOKENS:
         shared[reporter] = {**(shared[reporter] or {}), "token": None}
-    wish = {"image_name": request.image, "ttl_seconds": request.ttl_seconds}
-    return batch_key({**shared, **wish, "account": account, "tenant": lease.tenant_id, "key": key_id})
+    requested = {"image_name": request.image, "ttl_seconds": request.ttl_seconds}
+    return batch_key({**shared, **requested, "account": account, "tenant": lease.tenant_id, "key": key_id})
 
 
 def batch_params(ctx: StepContext, spec: LaunchSpec, batch_id: BatchId, slots: Sequence[StepContext]) -> Params:
@@ -70,7 +70,7 @@ def batch_params(ctx: StepContext, spec: LaunchSpec, batch_id: BatchId, slots: S
         group=replace(spec.group, token="") if spec.group else None,
         slot_secret=slot_secret(runtime.installation.token_key, runtime.installation.id, batch_id),
     )
-    numbered = [Slot(index=index, token=one.attempt.token, owner=one.owner) for index, one in enumerate(slots)]
+    numbered = [Slot(index=index, token=slot.attempt.token, owner=slot.owner) for index, slot in enumerate(slots)]
     return ctx.provider.plan_batch(shared, batch_id, token, numbered)
 
 
@@ -101,15 +101,15 @@ def slot_hashes(ctx: StepContext, spec: LaunchSpec, batch_id: BatchId, index: in
 def own_spec(ctx: StepContext, spec: LaunchSpec) -> LaunchSpec:
     """Of an attempt that is launched alone. `spec`: of another attempt of its key."""
     key, installation = ctx.runtime.installation.token_key, ctx.runtime.installation.id
-    one = (key, installation, ctx.lease.id, ctx.attempt.n)
+    identity = (key, installation, ctx.lease.id, ctx.attempt.n)
     return replace(
         spec,
         token=ctx.attempt.token,
         owner=ctx.owner,
         name=ctx.row.lease_name,
-        host_keys=replace(spec.host_keys, token=host_key_token(*one)) if spec.host_keys else None,
-        agent=replace(spec.agent, token=agent_token(*one)) if spec.agent else None,
-        group=replace(spec.group, token=agent_token(*one)) if spec.group else None,
+        host_keys=replace(spec.host_keys, token=host_key_token(*identity)) if spec.host_keys else None,
+        agent=replace(spec.agent, token=agent_token(*identity)) if spec.agent else None,
+        group=replace(spec.group, token=agent_token(*identity)) if spec.group else None,
     )
 
 

@@ -28,8 +28,8 @@ from app.domain.offerings import Market, OfferingKey
 from app.domain.provider_messages import public_error
 from app.domain.tags import OwnerTags
 from app.observability.traces import Span
-from workers.providers.interfaces import Provider
-from workers.runtime import Runtime
+from workers.providers.ports import Provider
+from workers.runtime.runtime import Runtime
 
 log = structlog.get_logger(__name__)
 
@@ -160,18 +160,18 @@ def change(  # noqa: PLR0913 - those of `transitions.write`
     event: NewEvent,
     *,
     to: LeaseState | None = None,
-    wanted: bool = False,
+    should_run: bool = False,
     where: Iterable[ColumnElement[bool]] = (),
-    given: Mapping[str, Any] | None = None,
+    bindings: Mapping[str, Any] | None = None,
     values: Mapping[str, Any] | None = None,
 ) -> None:
     """Writes a decision about the lease and its event in one statement, while the claim is ours and no hold is set.
 
-    `wanted` also requires that nobody has requested the lease's end. `given`: parameters of guards and values. Raises ClaimLostError, which rolls back the
-    transaction, when a guard prevents the write.
+    `should_run` also requires that nobody has requested the lease's end. `bindings`: parameters of guards and values.
+    Raises ClaimLostError, which rolls back the transaction, when a guard prevents the write.
     """
-    guards = [*where, NOT_HELD, *([launches.WANTED] if wanted else [])]
-    changed = write(ctx.lease.id, event, to=to, claim_id=ctx.claim_id, where=guards, given=given, values=values)
+    guards = [*where, NOT_HELD, *([launches.WANTED] if should_run else [])]
+    changed = write(ctx.lease.id, event, to=to, claim_id=ctx.claim_id, where=guards, bindings=bindings, values=values)
     must_hold(connection.execute(*changed))
 
 
@@ -190,21 +190,21 @@ def change_each(
     *,
     to: LeaseState | None,
     where: Iterable[ColumnElement[bool]] = (),
-    given: Mapping[str, Any] | None = None,
+    bindings: Mapping[str, Any] | None = None,
     values: Mapping[str, Any] | None = None,
 ) -> list[StepContext]:
     """`change` for several wanted leases, which the caller has locked. Returns those whose guards held.
 
-    Guards and `values`, and their parameters `given`, are the same for all.
+    Guards and `values`, and their parameters `bindings`, are the same for all.
     """
-    rows = [LeaseChange(one.ctx.lease.id, one.ctx.claim_id, one.event, one.values) for one in changes]
-    statement = write_each(rows, to=to, where=[*where, NOT_HELD, launches.WANTED], given=given, values=values)
+    rows = [LeaseChange(own.ctx.lease.id, own.ctx.claim_id, own.event, own.values) for own in changes]
+    statement = write_each(rows, to=to, where=[*where, NOT_HELD, launches.WANTED], bindings=bindings, values=values)
     written = {row.lease_id for row in connection.execute(*statement)}
-    return [one.ctx for one in changes if one.ctx.lease.id in written]
+    return [own.ctx for own in changes if own.ctx.lease.id in written]
 
 
 @dataclass(frozen=True, slots=True)
-class Reserved:
+class QuotaResult:
     """Whether the increases fitted. `over_budget`: a budget left no room for them."""
 
     fits: bool
@@ -218,7 +218,7 @@ def reserve_quota(
     amounts: Mapping[str, Decimal],
     *,
     rate: Decimal,
-) -> Reserved:
+) -> QuotaResult:
     """Changes the reserved quota of each lease to `amounts`, and what it holds of budgets to that of `rate` (USD an hour).
 
     Increases that do not fit together are not reserved. The decreases are released in any case.
@@ -227,7 +227,7 @@ def reserve_quota(
     if held.uncounted:
         connection.execute(*quotas.ensure_rows(tenant_id, amounts))
         held = connection.execute(*quotas.reserve(tenant_id, lease_ids, amounts, rate)).one()
-    return Reserved(fits=held.fits, over_budget=held.over_budget)
+    return QuotaResult(fits=held.fits, over_budget=held.over_budget)
 
 
 def reserve_minimum(connection: Connection, ctx: StepContext) -> None:
@@ -239,7 +239,12 @@ def reserve_minimum(connection: Connection, ctx: StepContext) -> None:
     """
     minimum = {name: Decimal(amount) for name, amount in ctx.row.lease_minimum_claim.items()}
     rate = next(
-        (one for one in (ctx.row.lease_minimum_rate, ctx.row.lease_estimated_price_per_hour) if one), Decimal(0)
+        (
+            known_rate
+            for known_rate in (ctx.row.lease_minimum_rate, ctx.row.lease_estimated_price_per_hour)
+            if known_rate
+        ),
+        Decimal(0),
     )
     if not reserve_quota(connection, ctx.lease.tenant_id, [ctx.lease.id], minimum, rate=rate).fits:
         log.info("the lease holds less quota than admission reserved")

@@ -4,10 +4,10 @@ import structlog
 
 from app.db.leases import attempts, launches
 from app.domain.lifecycle import deadline
-from workers.accounts import error_json
 from workers.lifecycle.steps.context import StepContext
 from workers.providers.errors import NotReady, ProviderError, Throttled
 from workers.providers.types import BatchResult
+from workers.runtime.accounts import error_json
 
 log = structlog.get_logger(__name__)
 
@@ -38,4 +38,6 @@ def renew_deadline(ctx: StepContext) -> None:
 def _to_repeat(written: BatchResult) -> list[str]:
     """What belongs to the VM and may well be written next time. The VM's own tag is the one that counts: a refusal is logged."""
     errors = written.refused.items()
-    return [one for one, error in errors if isinstance(error, Throttled | NotReady) or not error.answered]
+    return [
+        resource_id for resource_id, error in errors if isinstance(error, Throttled | NotReady) or not error.answered
+    ]

@@ -21,11 +21,11 @@ from app.domain.leases import AttemptState, Desired, LeaseState, final_state
 from app.domain.lifecycle import did_not_start
 from app.domain.rates import Rate
 from app.domain.reasons import Reason, ReasonCode, without_obstacle
-from workers.accounts import error_json
-from workers.idleness import evidence_of, idle_event
 from workers.lifecycle.steps.context import StepContext, attempt_ended, change, must_hold, offering_key, reserve_minimum
 from workers.lifecycle.steps.refusals import set_refused_aside
+from workers.observation.idleness import evidence_of, idle_event
 from workers.observation.vm_reasons import refusal
+from workers.runtime.accounts import error_json
 
 
 def begin_release(ctx: StepContext, reason: Reason) -> None:
@@ -40,10 +40,19 @@ def begin_release(ctx: StepContext, reason: Reason) -> None:
         "release_requested_at": NOW,
     }
     with ctx.runtime.database.begin() as connection:
-        where, given = _guards(ctx, reason)
+        where, bindings = _guards(ctx, reason)
         if reason.code is ReasonCode.IDLE:
-            _tell_idle(connection, ctx, where, given)
-        change(connection, ctx, event, to=LeaseState.RELEASING, wanted=True, where=where, given=given, values=values)
+            _tell_idle(connection, ctx, where, bindings)
+        change(
+            connection,
+            ctx,
+            event,
+            to=LeaseState.RELEASING,
+            should_run=True,
+            where=where,
+            bindings=bindings,
+            values=values,
+        )
         if ctx.lease.attempt is not None:
             _cool_off(connection, ctx, reason.code, None)
 
@@ -71,13 +80,13 @@ def _idleness(ctx: StepContext) -> Idleness:
 
 
 def _tell_idle(
-    connection: Connection, ctx: StepContext, where: list[ColumnElement[bool]], given: Mapping[str, Any]
+    connection: Connection, ctx: StepContext, where: list[ColumnElement[bool]], bindings: Mapping[str, Any]
 ) -> None:
     """The event with what the idle time cost, and the samples that decided, which stay with the lease."""
     run = _idleness(ctx)
     event = NewEvent(idle_event(run, ctx.attempt.gpu_count, ctx.row.lease_rate_per_hour))
     values = idleness.noticed(run, LAST_NOTICE, evidence_of(connection, ctx.lease.id, run))
-    change(connection, ctx, event, wanted=True, where=where, given=given, values=values)
+    change(connection, ctx, event, should_run=True, where=where, bindings=bindings, values=values)
 
 
 def _has_ended(ctx: StepContext, reason: Reason) -> bool:
@@ -104,7 +113,7 @@ def close_attempt(ctx: StepContext) -> None:
         ended = must_hold(connection.execute(*statement))
         cost = _cost_not_closed(ended, connection.execute(*price_changes.of_attempt(attempt.id)))
         event = attempt_ended(attempt, state, error)
-        change(connection, ctx, event, given={"cost": cost}, values=_closed_billing(ended))
+        change(connection, ctx, event, bindings={"cost": cost}, values=_closed_billing(ended))
         if lease_runs:
             reserve_minimum(connection, ctx)
             if refused is None:
@@ -204,7 +213,7 @@ def requeue(ctx: StepContext) -> None:
         "launched_at": None,
     }
     with ctx.runtime.database.begin() as connection:
-        change(connection, ctx, event, to=LeaseState.QUEUED, wanted=True, values=values)
+        change(connection, ctx, event, to=LeaseState.QUEUED, should_run=True, values=values)
 
 
 def finish(ctx: StepContext) -> None:

@@ -30,9 +30,9 @@ def enter_booting(leases: Sequence[StepContext]) -> list[StepContext]:
     with leases[0].runtime.database.begin() as connection:
         connection.execute(*locked(ctx.lease.id for ctx in leases))
         for rate, equal in _grouped(leases, lambda ctx: ctx.attempt.rate).items():
-            changes = [OwnChange(ctx, _booting(ctx), _shown(ctx)) for ctx in equal]
-            given = {"rate": rate.total, "cost": Decimal(0)}
-            entered += change_each(connection, changes, to=LeaseState.BOOTING, given=given, values=_billed(rate))
+            changes = [OwnChange(ctx, _booting(ctx), _connection_columns(ctx)) for ctx in equal]
+            bindings = {"rate": rate.total, "cost": Decimal(0)}
+            entered += change_each(connection, changes, to=LeaseState.BOOTING, bindings=bindings, values=_billed(rate))
         connection.execute(*launches.start_billing(ctx.attempt.id for ctx in entered))
     for key, equal in _grouped(entered, lambda ctx: offering_key(ctx.attempt)).items():
         sent_at = max((ctx.attempt.last_sent_at for ctx in equal if ctx.attempt.last_sent_at), default=None)
@@ -44,7 +44,7 @@ def _booting(ctx: StepContext) -> NewEvent:
     return NewEvent(LeaseBooting(n=ctx.attempt.n, instance_id=ctx.attempt.instance_id))
 
 
-def _shown(ctx: StepContext) -> dict[str, Any]:
+def _connection_columns(ctx: StepContext) -> dict[str, Any]:
     known = {"instance_id": ctx.attempt.instance_id, "queued_at_provider": None}
     return {"connection": _connection(ctx), "placement": {**(ctx.row.lease_placement or {}), **known}}
 

@@ -10,15 +10,15 @@ from app.db.leases import attempts, proofs
 from app.domain.cool_off import after_gpu_check
 from app.domain.event_parts import EventFinding
 from app.domain.events import AttemptGpuCheckFailed, LeaseRebooted
-from app.domain.gpu_checks import bad_uuids
-from app.domain.gpu_findings import Finding
+from app.domain.gpus.checks import bad_uuids
+from app.domain.gpus.findings import Finding
+from app.domain.gpus.proofs import ProofRecord, awaited_again, rejected
 from app.domain.leases import LeaseState
 from app.domain.lifecycle import Rest
-from app.domain.proofs import ProofRecord, awaited_again, rejected
 from app.domain.reasons import ReasonCode
-from workers.accounts import error_json
 from workers.lifecycle.steps.context import StepContext, change, event_offering, must_hold, offering_key
 from workers.providers.errors import NotFound, ProviderError, Refused, Throttled
+from workers.runtime.accounts import error_json
 
 _NO_TOKEN_PAUSE = timedelta(seconds=1)
 _FAILED_PAUSE = 5.0
@@ -49,7 +49,7 @@ def _rebooted(ctx: StepContext, event: NewEvent) -> None:
         values["proof"] = awaited_again(record, tuple(bad_uuids(record.findings, record.uuids, _count(ctx)))).as_json()
     with ctx.writing_attempts() as connection:
         must_hold(connection.execute(proofs.rebooted(ctx.attempt.id, ctx.attempt.token, claim_id=ctx.claim_id)))
-        change(connection, ctx, event, wanted=True, values=values)
+        change(connection, ctx, event, should_run=True, values=values)
 
 
 def _not_rebooted(ctx: StepContext, error: ProviderError) -> None:
@@ -90,9 +90,9 @@ def reject_vm(ctx: StepContext, cause: ReasonCode, extra: tuple[Finding, ...]) -
             connection,
             ctx,
             NewEvent(_event(ctx, record.findings)),
-            wanted=True,
+            should_run=True,
             where=[proofs.SAME_PROOF],
-            given={"before": ctx.row.lease_proof},
+            bindings={"before": ctx.row.lease_proof},
             values={"proof": record.as_json()},
         )
         if ctx.lease.request.image is None and not extra:
@@ -116,7 +116,7 @@ def _reject_active(ctx: StepContext) -> None:
             connection,
             ctx,
             NewEvent(_event(ctx, health.findings)),
-            wanted=True,
+            should_run=True,
             where=[proofs.STILL_FAILING],
             values={"gpu_health": replace(health, rejected=True).as_json()},
         )
@@ -134,8 +134,8 @@ def _event(ctx: StepContext, findings: tuple[Finding, ...]) -> AttemptGpuCheckFa
 
 def _bad(ctx: StepContext, record: ProofRecord) -> dict[str, str]:
     """GPUs to remember. After a reboot only those that had failed before it: the tenant's script has run since."""
-    found = bad_uuids(record.findings, record.uuids, _count(ctx))
-    return {uuid: code for uuid, code in found.items() if record.suspects is None or uuid in record.suspects}
+    bad = bad_uuids(record.findings, record.uuids, _count(ctx))
+    return {uuid: code for uuid, code in bad.items() if record.suspects is None or uuid in record.suspects}
 
 
 def _place(ctx: StepContext) -> dict[str, str]:

@@ -4,7 +4,7 @@ from typing import Any, NamedTuple, Self
 
 from app.domain import placed
 from app.domain.billing import SECONDS_PER_HOUR
-from app.domain.lease_requests import BenchmarkWish
+from app.domain.lease_requests import BenchmarkMode
 from app.domain.lifecycle import deadline
 from app.domain.offerings import Offering
 from app.domain.rates import rate_at
@@ -16,7 +16,7 @@ from workers.lifecycle.steps.reservation_slot import ReservationSlot
 from workers.providers.types import AgentConfig, GroupSpec, HostKeyReport, Image, LaunchSpec
 
 
-class Private(NamedTuple):
+class LaunchDetails(NamedTuple):
     """What only a launch needs to know: the tenant's script, the seconds that a lease may last at most, its group and its slot."""
 
     script: str | None
@@ -30,7 +30,7 @@ class Private(NamedTuple):
         return cls(known.startup_script, known.max_total_seconds, group_spec(ctx, known, n), slot)
 
 
-def launch_spec(ctx: StepContext, offering: Offering, image: Image, n: int, private: Private) -> LaunchSpec:
+def launch_spec(ctx: StepContext, offering: Offering, image: Image, n: int, private: LaunchDetails) -> LaunchSpec:
     """The spec of a launch. The tagged hash is over what the tenant chose and where, without the tags."""
     lease, runtime, request = ctx.lease, ctx.runtime, ctx.lease.request
     chosen = {"request": request.as_json(), "script": private.script}
@@ -75,7 +75,7 @@ def _queue_seconds(ctx: StepContext, slot: ReservationSlot | None) -> int | None
     return max(slot.reservation.shortest_wait, int((ctx.lease.wait_until - ctx.now).total_seconds()))
 
 
-def _longest_run(ctx: StepContext, offering: Offering, private: Private) -> int:
+def _longest_run(ctx: StepContext, offering: Offering, private: LaunchDetails) -> int:
     """Seconds that the VM may be needed: of all extensions together, or of the present term where there are none.
 
     No extension passes the end of a reservation. Where nobody can extend the term, the spend cap limits it too.
@@ -101,13 +101,13 @@ def _host_keys(ctx: StepContext, n: int) -> HostKeyReport | None:
 
 def _agent(ctx: StepContext, n: int) -> AgentConfig | None:
     settings, installation, request = ctx.runtime.settings, ctx.runtime.installation, ctx.lease.request
-    wanted = request.wants_agent or ctx.lease.idle_floor is not None
-    if settings.agent == "off" or not wanted:
+    needs_agent = request.wants_agent or ctx.lease.idle_floor is not None
+    if settings.agent == "off" or not needs_agent:
         return None
     return AgentConfig(
         token=agent_token(installation.token_key, installation.id, ctx.lease.id, n),
         url=settings.public_url,
-        benchmark=request.benchmark is not BenchmarkWish.OFF,
+        benchmark=request.benchmark is not BenchmarkMode.OFF,
         sample_seconds=settings.sample_seconds,
     )
 

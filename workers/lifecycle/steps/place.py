@@ -12,15 +12,13 @@ from app.db.tenancy import commitments
 from app.domain.cool_off import after_gpu_check
 from app.domain.event_parts import EventReason
 from app.domain.events import LeaseQueued
+from app.domain.explanations.placement_failure import NO_ANSWER, no_capacity, why_exhausted
 from app.domain.lease_offerings import for_term
 from app.domain.leases import Lease, LeaseState
 from app.domain.lifecycle import Rest
 from app.domain.offerings import Offering, OfferingKey
 from app.domain.placement import PATIENCE, Ranking, Requirements, much_dearer, tried_offerings
-from app.domain.placement_failure import NO_ANSWER, no_capacity, why_exhausted
 from app.domain.reasons import Origin, Reason, ReasonCode
-from workers.accounts import error_json
-from workers.lifecycle.bulkheads import CrowdedError
 from workers.lifecycle.steps.context import StepContext, change, offering_key
 from workers.lifecycle.steps.end import begin_release
 from workers.lifecycle.steps.plan import DearerThanQuotedError, DoesNotFitError, store_attempts
@@ -38,6 +36,8 @@ from workers.providers.errors import (
     Unreachable,
 )
 from workers.providers.types import Image
+from workers.runtime.accounts import error_json
+from workers.runtime.bulkheads import CrowdedError
 
 _STOPPED_PAUSE = timedelta(seconds=5)
 _UNLISTED_SHARE = 0.1
@@ -265,6 +265,6 @@ def _back_to_queue(ctx: StepContext, reason: Reason) -> None:
     event = NewEvent(LeaseQueued(name=None, reason=EventReason.of(reason)))
     values = {"reason": reason.as_stored(), "pass_started_at": None, "placement": None}
     with ctx.runtime.database.begin() as connection:
-        change(connection, ctx, event, to=to, wanted=True, values=values)
+        change(connection, ctx, event, to=to, should_run=True, values=values)
         if to is None and ctx.lease.membership is not None:
             connection.execute(wake(ctx.lease.membership.group_id))

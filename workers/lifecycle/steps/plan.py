@@ -8,7 +8,7 @@ from sqlalchemy import ColumnElement, Connection
 
 from app.db.core.ids import new_id
 from app.db.core.prepared import Bound
-from app.db.core.statements import AnySelect
+from app.db.core.sql import AnySelect
 from app.db.events.events import NewEvent
 from app.db.leases import attempts, launches
 from app.db.leases.transitions import NOW, locked
@@ -16,14 +16,14 @@ from app.domain import placed
 from app.domain import quotas as quota_rules
 from app.domain.event_parts import EventOffering
 from app.domain.events import AttemptPlanned, LeaseProvisioning
+from app.domain.gpus.proofs import awaited
 from app.domain.ids import AttemptId, LeaseId
 from app.domain.lease_offerings import quote_objection
-from app.domain.lease_requests import ProofWish
+from app.domain.lease_requests import ProofMode
 from app.domain.leases import LeaseState
 from app.domain.lifecycle import deadline
 from app.domain.money import format_money
 from app.domain.offerings import Offering, OfferingKey
-from app.domain.proofs import awaited
 from app.domain.rates import Rate, disk_gib_at, list_price, rate_at
 from workers.lifecycle.steps.batch_plan import most_together, own_hashes, shared_key
 from workers.lifecycle.steps.context import (
@@ -34,7 +34,7 @@ from workers.lifecycle.steps.context import (
     must_hold,
     reserve_quota,
 )
-from workers.lifecycle.steps.launch_spec import Private, facts, launch_spec
+from workers.lifecycle.steps.launch_spec import LaunchDetails, facts, launch_spec
 from workers.lifecycle.steps.reservation_slot import ReservationSlot, lease_term, take_slot
 from workers.providers.types import Image, LaunchSpec, Params
 
@@ -104,7 +104,7 @@ def _specs(
     known = {row.lease_id: row for row in connection.execute(*_known(*leases))}
     script = known[leases[0].lease.id].startup_script
     return {
-        ctx.lease.id: launch_spec(ctx, offering, image, n, Private.of(ctx, known[ctx.lease.id], n, slot))
+        ctx.lease.id: launch_spec(ctx, offering, image, n, LaunchDetails.of(ctx, known[ctx.lease.id], n, slot))
         for ctx in leases
         if known[ctx.lease.id].startup_script == script
     }
@@ -182,7 +182,7 @@ def _known(*leases: StepContext) -> Bound[AnySelect]:
 
 def _spec_now(ctx: StepContext, offering: Offering, image: Image, known: Any) -> LaunchSpec:
     offering = ctx.runtime.accounts.with_image(offering, ctx.lease.request.image, image)
-    return launch_spec(ctx, offering, image, ctx.attempt.n, Private.of(ctx, known, ctx.attempt.n))
+    return launch_spec(ctx, offering, image, ctx.attempt.n, LaunchDetails.of(ctx, known, ctx.attempt.n))
 
 
 def _enter_provisioning(
@@ -199,7 +199,7 @@ def _enter_provisioning(
     at = _where(offering)
     event = EventOffering(**at, price_per_hour=format_money(_price(offering)))
     planned = (LeaseProvisioning if lease.state is LeaseState.QUEUED else AttemptPlanned)(n=n, offering=event)
-    awaits_proof = spec.agent is not None and lease.request.proof is not ProofWish.OFF
+    awaits_proof = spec.agent is not None and lease.request.proof is not ProofMode.OFF
     values = {
         "attempts_count": n,
         "first_attempt_at": launches.FIRST_ATTEMPT_AT,
@@ -218,20 +218,20 @@ def _enter_provisioning(
         "gpu_health": None,
         "group_check": None,
     }
-    where, given = _still_in_pool(leases[0])
+    where, bindings = _still_in_pool(leases[0])
     changes = [
         OwnChange(ctx, NewEvent(planned), {"deadline_applied": deadline(ctx.lease, ctx.runtime.timing)})
         for ctx in leases
     ]
     to = LeaseState.PROVISIONING if lease.state is LeaseState.QUEUED else None
-    return change_each(connection, changes, to=to, where=where, given=given, values=values)
+    return change_each(connection, changes, to=to, where=where, bindings=bindings, values=values)
 
 
 def _placement(ctx: StepContext, offering: Offering, image: Image, slot: ReservationSlot | None) -> dict[str, Any]:
     extendable = ctx.runtime.accounts.is_extendable(offering.key.account)
     chosen = facts(offering, image)
-    shown = placed.placement(_where(offering), chosen, _price(offering), None, extendable=extendable)
-    return shown | (slot.placement() if slot is not None else {})
+    placement = placed.placement(_where(offering), chosen, _price(offering), None, extendable=extendable)
+    return placement | (slot.placement() if slot is not None else {})
 
 
 def _price(offering: Offering) -> Decimal:

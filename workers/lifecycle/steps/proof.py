@@ -9,15 +9,15 @@ from app.db.events.events import NewEvent
 from app.db.leases import proofs
 from app.db.leases.transitions import locked
 from app.domain.events import LeaseProof
-from app.domain.gpu_checks import ExpectedGpus
-from app.domain.gpu_findings import ProofChannel, ProofStatus
-from app.domain.gpu_reports import parse_proof, proofs_on_console
+from app.domain.gpus.checks import ExpectedGpus
+from app.domain.gpus.findings import ProofChannel, ProofStatus
+from app.domain.gpus.proofs import ProofRecord, awaited, judged
+from app.domain.gpus.reports import parse_proof, proofs_on_console
 from app.domain.lifecycle import Rest
-from app.domain.proofs import ProofRecord, awaited, judged
-from workers.accounts import error_json
 from workers.lifecycle.steps.batch_plan import token_of_agent
 from workers.lifecycle.steps.context import StepContext, change
 from workers.providers.errors import ProviderError, Throttled
+from workers.runtime.accounts import error_json
 
 log = structlog.get_logger(__name__)
 
@@ -43,9 +43,9 @@ def give_up_proof(ctx: StepContext) -> None:
             connection,
             ctx,
             event,
-            wanted=True,
+            should_run=True,
             where=[proofs.SAME_PROOF],
-            given={"before": ctx.row.lease_proof},
+            bindings={"before": ctx.row.lease_proof},
             values={"proof": none.as_json()},
         )
 

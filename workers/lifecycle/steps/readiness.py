@@ -6,13 +6,13 @@ from typing import NoReturn
 
 from app.db.fleet import offering_stats
 from app.domain.cool_off import CoolOffReason, after_problem
+from app.domain.explanations.placement_failure import AUTH, NO_ANSWER, could_not_ask, not_listed
 from app.domain.offerings import Offering, OfferingKey
-from app.domain.placement_failure import AUTH, NO_ANSWER, could_not_ask, not_listed
 from app.domain.provider_messages import provider_words
 from app.domain.reasons import Reason
-from workers.accounts import error_json
 from workers.lifecycle.steps.context import StepContext
 from workers.providers.errors import CredentialsRejected, OutcomeUnknown, ProviderError, Unreachable
+from workers.runtime.accounts import error_json
 
 RETRY_PAUSE = timedelta(seconds=2)
 LONGEST_RETRY_PAUSE = timedelta(seconds=10)

@@ -8,9 +8,9 @@ from app.domain.event_parts import EventError
 from app.domain.events import LeaseRebooted, LeaseRebootFailed
 from app.domain.lifecycle import Rest
 from app.domain.provider_messages import public_error
-from workers.accounts import error_json
 from workers.lifecycle.steps.context import StepContext
 from workers.providers.errors import NotFound, ProviderError, Refused, Throttled
+from workers.runtime.accounts import error_json
 
 _NO_TOKEN_PAUSE = timedelta(seconds=1)
 _FAILED_PAUSE = 5.0
@@ -56,7 +56,7 @@ def _too_late(ctx: StepContext) -> bool:
     return requested_at is not None and requested_at + _PATIENCE <= ctx.now
 
 
-def _over(ctx: StepContext, told: NewEvent) -> None:
+def _over(ctx: StepContext, event: NewEvent) -> None:
     if ctx.lease.reboot_requested_at is not None:
-        statement = reboots.over(ctx.lease.id, ctx.claim_id, ctx.lease.reboot_requested_at, told)
+        statement = reboots.over(ctx.lease.id, ctx.claim_id, ctx.lease.reboot_requested_at, event)
         ctx.runtime.database.run(statement)

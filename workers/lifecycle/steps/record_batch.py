@@ -18,7 +18,6 @@ from app.db.leases.attempts import KnownVm
 from app.db.leases.transitions import locked
 from app.domain.ids import AttemptId, BatchId, LeaseId
 from app.domain.leases import AttemptState
-from workers.accounts import error_json
 from workers.lifecycle.steps.batch_plan import own_hashes, own_spec
 from workers.lifecycle.steps.context import ClaimLostError, StepContext
 from workers.lifecycle.steps.refusals import cool_off, set_refused_aside
@@ -44,6 +43,7 @@ from workers.providers.errors import (
     Unreachable,
 )
 from workers.providers.types import BatchLaunched, LaunchSpec, Params, Vm
+from workers.runtime.accounts import error_json
 
 log = structlog.get_logger(__name__)
 
@@ -101,32 +101,35 @@ def record(ctx: StepContext, sent: SentBatch, answer: BatchLaunched) -> None:
     ctx.hurry_watch()
 
 
-def store_vms(ctx: StepContext, batch_id: BatchId, found: Mapping[int, tuple[SentSlot, Vm]]) -> None:
+def store_vms(ctx: StepContext, batch_id: BatchId, vms_by_slot: Mapping[int, tuple[SentSlot, Vm]]) -> None:
     """Stores the VMs of slots in one transaction, and wakes the leases that other workers hold."""
-    if not found:
+    if not vms_by_slot:
         return
-    others = [slot.lease_id for slot, _ in found.values() if slot.ctx is None]
-    held = [(slot.ctx, vm) for slot, vm in found.values() if slot.ctx is not None]
+    others = [slot.lease_id for slot, _ in vms_by_slot.values() if slot.ctx is None]
+    held = [(slot.ctx, vm) for slot, vm in vms_by_slot.values() if slot.ctx is not None]
     with ctx.runtime.database.begin() as connection:
-        connection.execute(*locked(slot.lease_id for slot, _ in found.values()))
-        vms = [KnownVm(slot.attempt_id, slot.token, vm_facts(vm, ctx.now)) for slot, vm in found.values()]
+        connection.execute(*locked(slot.lease_id for slot, _ in vms_by_slot.values()))
+        vms = [KnownVm(slot.attempt_id, slot.token, vm_facts(vm, ctx.now)) for slot, vm in vms_by_slot.values()]
         connection.execute(*attempts.known_each(vms))
         if held:
             show_vms(connection, held)
         connection.execute(*batches.answered(batch_id))
         if others:
             connection.execute(*inventory.wake(others))
-    note_for_labels(ctx, (vm for _, vm in found.values()))
+    note_for_labels(ctx, (vm for _, vm in vms_by_slot.values()))
 
 
-def store_others(ctx: StepContext, batch_id: BatchId, found: Mapping[int, Vm]) -> None:
+def store_others(ctx: StepContext, batch_id: BatchId, vms_by_slot: Mapping[int, Vm]) -> None:
     """Stores the VMs that the cloud shows in the other slots of an attempt's batch."""
     rows = {row.batch_index: row for row in ctx.runtime.database.all(batches.members(batch_id))}
     mine, unknown = ctx.row.attempt_batch_index, {index for index, row in rows.items() if row.instance_id is None}
     others = {
-        index: (SentSlot(AttemptId(row.id), LeaseId(row.lease_id), row.token, row.unknown_since, None), found[index])
+        index: (
+            SentSlot(AttemptId(row.id), LeaseId(row.lease_id), row.token, row.unknown_since, None),
+            vms_by_slot[index],
+        )
         for index, row in rows.items()
-        if index in found and index in unknown and index != mine
+        if index in vms_by_slot and index in unknown and index != mine
     }
     store_vms(ctx, batch_id, others)
 
@@ -232,7 +235,7 @@ def _each(
         return
     with ctx.runtime.database.begin() as connection:
         connection.execute(*locked(slot.lease_id for _, slot in slots))
-        for index, slot in sorted(slots, key=lambda one: one[1].attempt_id):
+        for index, slot in sorted(slots, key=lambda item: item[1].attempt_id):
             connection.execute(statement(index, slot))
 
 
@@ -252,7 +255,7 @@ def _end_refused(
         if again:
             some_error = next(iter(errors.values()))
             _unsend(connection, sent, [sent.held[index] for index in again], some_error, 0.0)
-        for index, slot in sorted(refused.items(), key=lambda one: one[1].attempt.id):
+        for index, slot in sorted(refused.items(), key=lambda item: item[1].attempt.id):
             _end_one(connection, slot, verdicts[errors[index]])
         for error in {verdicts[errors[index]] for index in refused}:
             set_refused_aside(connection, ctx, error)

@@ -6,8 +6,6 @@ from app.db.core.prepared import Bound
 from app.db.fleet import accounts, offering_stats
 from app.domain.brakes import BrakeName
 from app.domain.cool_off import after_error
-from workers.accounts import error_json
-from workers.brakes import log_brake
 from workers.lifecycle.steps.context import StepContext, offering_key
 from workers.providers.errors import (
     AccountBlocked,
@@ -17,6 +15,8 @@ from workers.providers.errors import (
     Refused,
     RegionBlocked,
 )
+from workers.runtime.accounts import error_json
+from workers.runtime.brakes import log_brake
 
 
 def set_refused_aside(connection: Connection, ctx: StepContext, error: ProviderError) -> None:

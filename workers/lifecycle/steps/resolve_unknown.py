@@ -3,20 +3,20 @@
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
-from app.db.fleet.inventory import Observed
+from app.db.fleet.inventory import ObservationBatch
 from app.db.leases import attempts, batches
 from app.domain.billing import ran_until
 from app.domain.error_kinds import ErrorKind
 from app.domain.leases import AttemptState, VmState
 from app.domain.lifecycle import Rest, may_appear_until, settled
 from app.domain.tags import attempt_key
-from workers.accounts import error_json
 from workers.lifecycle.steps.context import StepContext
 from workers.lifecycle.steps.record_batch import store_others
 from workers.lifecycle.steps.send import end_attempt, record
 from workers.observation.vm_reasons import reason_json
 from workers.providers.errors import ProviderError, Throttled
 from workers.providers.types import Leftover, Vm
+from workers.runtime.accounts import error_json
 
 _LOOKS_A_GAP = 4
 _SHORTEST = 0.5
@@ -62,9 +62,9 @@ def _find(ctx: StepContext) -> Vm | None:
     params = ctx.runtime.database.all(batches.params(batch_id))[0].params
     if params is None:  # they are kept as long as a slot is searched for
         raise _KnownMeanwhileError
-    found = ctx.provider.find_batch(attempt.region, params)
-    store_others(ctx, batch_id, found)
-    return found.get(ctx.row.attempt_batch_index)
+    vms = ctx.provider.find_batch(attempt.region, params)
+    store_others(ctx, batch_id, vms)
+    return vms.get(ctx.row.attempt_batch_index)
 
 
 def _left(ctx: StepContext) -> Sequence[Leftover] | None:
@@ -73,7 +73,7 @@ def _left(ctx: StepContext) -> Sequence[Leftover] | None:
     if ctx.attempt.zone in left.unreachable:
         return None
     key = (ctx.lease.id, ctx.attempt.n)
-    return [leftover for leftover in left.found if not leftover.free and attempt_key(leftover.tags) == key]
+    return [leftover for leftover in left.resources if not leftover.free and attempt_key(leftover.tags) == key]
 
 
 def _declare_dead(ctx: StepContext, *, clean: bool) -> None:
@@ -118,7 +118,7 @@ def verify(ctx: StepContext) -> Rest | None:
 
 def _store_seen(ctx: StepContext, vm: Vm) -> None:
     """Stores the observation only under the claim: it may be outdated, and a worker that took over has a newer one."""
-    observed = Observed()
+    observed = ObservationBatch()
     observed.add(
         ctx.attempt.id,
         vm.state,
@@ -131,7 +131,7 @@ def _store_seen(ctx: StepContext, vm: Vm) -> None:
 
 def _store_absent(ctx: StepContext) -> None:
     """A VM that was stopped is not there. From now on the rules for a missing VM apply."""
-    observed = Observed()
+    observed = ObservationBatch()
     observed.add(ctx.attempt.id, VmState.ABSENT, at=_ran_until(ctx))
     _write(ctx, observed)
 
@@ -147,7 +147,7 @@ def _ran_until(ctx: StepContext) -> datetime | None:
     )
 
 
-def _write(ctx: StepContext, observed: Observed) -> None:
+def _write(ctx: StepContext, observed: ObservationBatch) -> None:
     with ctx.writing_attempts() as connection:
         ctx.require_claim(connection)
         connection.execute(*observed.statement())

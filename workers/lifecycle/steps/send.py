@@ -16,7 +16,6 @@ from app.domain.events import AttemptLaunched
 from app.domain.leases import AttemptState, VmState
 from app.domain.lifecycle import Rest, backoff
 from app.settings import Settings
-from workers.accounts import error_json
 from workers.lifecycle.steps.context import (
     StepContext,
     attempt_ended,
@@ -38,6 +37,7 @@ from workers.providers.errors import (
 )
 from workers.providers.send_window import send_window
 from workers.providers.types import Params, Vm
+from workers.runtime.accounts import error_json
 
 RETRY_FIRST = 1.0
 """The first pause in seconds before a create call is repeated."""
@@ -47,7 +47,7 @@ HELD_OFF = timedelta(seconds=1)
 
 
 @dataclass(frozen=True, slots=True)
-class Sent:
+class SendRecord:
     """One send: its parameters, and its time. The attempt stores the time of its newest send."""
 
     params: Params
@@ -73,7 +73,7 @@ def send(ctx: StepContext, params: Params | None = None) -> Rest | None:
     return None
 
 
-def _not_made(ctx: StepContext, sent: Sent, error: ProviderError) -> None:
+def _not_made(ctx: StepContext, sent: SendRecord, error: ProviderError) -> None:
     match error:
         case SendExpired():
             _nothing_sent(ctx, sent, error)
@@ -96,12 +96,12 @@ def send_elsewhere(ctx: StepContext, error: ProviderError) -> None:
     _end_refused(ctx, error, before=AttemptState.PLANNED)
 
 
-def _check(ctx: StepContext, params: Params | None) -> Sent | None:
+def _check(ctx: StepContext, params: Params | None) -> SendRecord | None:
     settings = ctx.runtime.settings
     call, hold = call_seconds(settings), settings.claim_seconds
     statement = attempts.send(ctx.attempt.id, ctx.claim_id, params, call_seconds=call, hold_seconds=hold)
     row = ctx.runtime.database.first(statement)
-    return Sent(dict(row.params), row.last_sent_at) if row is not None else None
+    return SendRecord(dict(row.params), row.last_sent_at) if row is not None else None
 
 
 def call_seconds(settings: Settings) -> float:
@@ -177,17 +177,17 @@ def vm_facts(vm: Vm, now: datetime) -> dict[str, Any]:
     return facts
 
 
-def _not_done(ctx: StepContext, sent: Sent, error: Throttled) -> None:
+def _not_done(ctx: StepContext, sent: SendRecord, error: Throttled) -> None:
     pause = ctx.runtime.pacer.throttled(ctx.provider, ctx.bucket("launch"), error)
     _as_before(ctx, sent, error, pause, reached=not isinstance(error, Unreachable))
 
 
-def _nothing_sent(ctx: StepContext, sent: Sent, error: SendExpired) -> None:
+def _nothing_sent(ctx: StepContext, sent: SendRecord, error: SendExpired) -> None:
     """This worker was too slow, not the cloud. The provider's request rate therefore stays as it is."""
     _as_before(ctx, sent, error, RETRY_FIRST, reached=True)
 
 
-def _as_before(ctx: StepContext, sent: Sent, error: ProviderError, pause: float, *, reached: bool) -> None:
+def _as_before(ctx: StepContext, sent: SendRecord, error: ProviderError, pause: float, *, reached: bool) -> None:
     attempt, since = ctx.attempt, ctx.attempt.unknown_since
     statement = attempts.not_done(
         attempt.id, attempt.token, sent.at, pause, error_json(error), unknown_since=since, reached=reached
@@ -195,7 +195,7 @@ def _as_before(ctx: StepContext, sent: Sent, error: ProviderError, pause: float,
     ctx.runtime.database.run(statement)
 
 
-def _not_reached(ctx: StepContext, sent: Sent, error: Unreachable) -> None:
+def _not_reached(ctx: StepContext, sent: SendRecord, error: Unreachable) -> None:
     """Nothing was sent. A cloud that stays unreachable counts as a refusal, unless an earlier send may have worked."""
     if ctx.attempt.unknown_since is None and is_overdue(ctx):
         _refused(ctx, sent, error)
@@ -209,12 +209,12 @@ def is_overdue(ctx: StepContext) -> bool:
     return since is not None and since + patience <= ctx.now
 
 
-def _only_look(ctx: StepContext, sent: Sent, error: ProviderError) -> None:
+def _only_look(ctx: StepContext, sent: SendRecord, error: ProviderError) -> None:
     """A VM exists, or may exist, under our token: create no other one, look for the VM and adopt it."""
     ctx.runtime.database.run(attempts.only_look(ctx.attempt.id, ctx.attempt.token, sent.at, error_json(error)))
 
 
-def _unknown(ctx: StepContext, sent: Sent, error: ProviderError) -> None:
+def _unknown(ctx: StepContext, sent: SendRecord, error: ProviderError) -> None:
     attempt, since = ctx.attempt, ctx.attempt.unknown_since
     statement = attempts.unknown(attempt.id, attempt.token, sent.at, pause_after_unknown(ctx), error_json(error))
     counts = ctx.runtime.database.first(statement) is not None
@@ -231,7 +231,7 @@ def pause_after_unknown(ctx: StepContext) -> float:
     return backoff(tries, _RETRY_LONGEST, first=RETRY_FIRST)
 
 
-def _refused(ctx: StepContext, sent: Sent, error: ProviderError) -> None:
+def _refused(ctx: StepContext, sent: SendRecord, error: ProviderError) -> None:
     """A definite refusal. It proves nothing about an earlier send of unknown outcome: then only look for its VM."""
     if ctx.attempt.unknown_since is not None:
         _only_look(ctx, sent, error)

@@ -13,11 +13,11 @@ from app.db.operations.brakes import IS_HELD
 from app.domain.leases import LeaseState
 from app.domain.lifecycle import Rest
 from app.domain.reasons import vm_obstacle
-from workers.accounts import error_json
 from workers.lifecycle.steps.console import keep_console
 from workers.lifecycle.steps.context import StepContext
 from workers.providers.errors import NotReady, ProviderError, Throttled
 from workers.providers.types import BatchResult
+from workers.runtime.accounts import error_json
 
 _NO_TOKEN_PAUSE = timedelta(seconds=1)
 _FAILED_PAUSE = 5.0

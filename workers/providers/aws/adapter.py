@@ -20,12 +20,12 @@ from workers.providers.aws import (
     instances,
     launch,
     leftovers,
-    offered,
     prices,
     quotas,
     reservations,
-    spot,
 )
+from workers.providers.aws import interruptions as spot
+from workers.providers.aws import offerings as offered
 from workers.providers.aws.calls import part
 from workers.providers.aws.clients import AwsClients
 from workers.providers.aws.errors import translated
@@ -33,7 +33,7 @@ from workers.providers.aws.settings import AwsAccount
 from workers.providers.aws.subnets import Subnets
 from workers.providers.common import ssh_keys
 from workers.providers.common.batch import answered
-from workers.providers.common.images import no_image, wanted
+from workers.providers.common.images import configured_image, no_image
 from workers.providers.common.regions import Regions
 from workers.providers.common.tags import belongs
 from workers.providers.credentials import CredentialGuard
@@ -51,12 +51,12 @@ from workers.providers.types import (
     Limits,
     ListingPage,
     ObservedReservation,
-    Offered,
     Params,
     PartPrice,
     PricePage,
     Prices,
     ProviderEvent,
+    ProviderOffering,
     ServiceQuota,
     Slot,
     Vm,
@@ -109,7 +109,7 @@ class AwsProvider:
         """Sends later requests to EC2 only with access keys of the account `identity`."""
         self._guard.trust(identity)
 
-    def offered(self, region: str) -> Sequence[Offered]:
+    def offered(self, region: str) -> Sequence[ProviderOffering]:
         """Catalogue types by zone. If the account lists subnets, includes only zones that have one."""
         usable = self._subnets.zones(region)
         now = datetime.fromtimestamp(self._clock(), tz=UTC)
@@ -154,7 +154,7 @@ class AwsProvider:
 
         Also reads the subnets, so that `plan` needs no call and knows which ones have free addresses.
         """
-        pin = wanted(self._account, name, driver)
+        pin = configured_image(self._account, name, driver)
         if pin is None and driver not in images.DRIVERS:
             raise no_image(self._account.name, driver)
         self._subnets.refresh(region)
@@ -272,7 +272,7 @@ class AwsProvider:
         """Volumes, network interfaces, elastic addresses, security groups and placement groups with gpulease's tags."""
         with translated():
             return Leftovers(
-                found=list(leftovers.of_leases(self._clients.ec2(region), region, installation, lease_ids))
+                resources=list(leftovers.of_leases(self._clients.ec2(region), region, installation, lease_ids))
             )
 
     def remove_leftover(self, leftover: Leftover) -> None:

@@ -51,10 +51,10 @@ def create(ec2: "EC2Client", region: str, params: Params, shared: groups.Ec2Grou
     """Creates the security and placement groups, then calls RunInstances. Raises ProviderError."""
     records = launch.run(ec2, region, params, shared)
     with translated():
-        found = [vms.in_slot(record, region) for record in records]
+        vms_in_slots = [vms.in_slot(record, region) for record in records]
     size = params["MaxCount"]
-    started = dict(found)
-    if len(started) < len(found) or not started.keys() <= set(range(size)):
+    started = dict(vms_in_slots)
+    if len(started) < len(vms_in_slots) or not started.keys() <= set(range(size)):
         raise OutcomeUnknown(f"the launch indexes are not those of {size} VMs", code="MalformedAnswer")
     error = InsufficientCapacity(
         f"EC2 has started {len(started)} of the {size} VMs of one call: it has no capacity for more",
@@ -65,11 +65,11 @@ def create(ec2: "EC2Client", region: str, params: Params, shared: groups.Ec2Grou
 
 def find(ec2: "EC2Client", region: str, params: Params) -> dict[int, Vm]:
     """VMs by slot. A VM that exists comes before one that has ended."""
-    found: dict[int, Vm] = {}
+    vms_by_slot: dict[int, Vm] = {}
     for slot, vm in instances.in_slots(ec2, region, params["ClientToken"]):
         if slot < params["MaxCount"]:
-            found.setdefault(slot, vm)
-    return found
+            vms_by_slot.setdefault(slot, vm)
+    return vms_by_slot
 
 
 def label(ec2: "EC2Client", owners: "Mapping[str, OwnerTags]", names: Mapping[str, str]) -> BatchResult:
@@ -82,7 +82,13 @@ def label(ec2: "EC2Client", owners: "Mapping[str, OwnerTags]", names: Mapping[st
     def tag(vm_id: str) -> bool:
         values = resource_tags.of_slot(owners[vm_id], names.get(vm_id))
         failed = _write(ec2, [vm_id, *belongings[vm_id]], values)
-        left.update({one: error for one, error in failed.items() if not isinstance(error, NotFound) or one == vm_id})
+        left.update(
+            {
+                resource_id: error
+                for resource_id, error in failed.items()
+                if not isinstance(error, NotFound) or resource_id == vm_id
+            }
+        )
         if vm_id in failed:
             raise failed[vm_id]
         return True

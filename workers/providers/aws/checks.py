@@ -21,8 +21,8 @@ from workers.providers.aws.rights import (
 from workers.providers.aws.settings import AwsAccount
 from workers.providers.common.checks import attempt, check_images, failed, passed, refused
 from workers.providers.errors import NotFound, ProviderError
-from workers.providers.interfaces import Provider
-from workers.providers.types import Image, Offered
+from workers.providers.ports import Provider
+from workers.providers.types import Image, ProviderOffering
 
 _CREDENTIALS = "correct `profile` or `role_arn` of this account, or the credentials that boto3 finds on this host"
 _ENABLE = "enable the region in the AWS console (Account, AWS Regions), or remove it from `regions`"
@@ -97,7 +97,7 @@ def of_region(
     yield from _check_quotas(provider, offered, region)
 
 
-def _check_offerings(provider: Provider, region: str) -> tuple[list[Offered], AccountCheck]:
+def _check_offerings(provider: Provider, region: str) -> tuple[list[ProviderOffering], AccountCheck]:
     try:
         offered = list(provider.offered(region))
     except ProviderError as error:
@@ -105,7 +105,7 @@ def _check_offerings(provider: Provider, region: str) -> tuple[list[Offered], Ac
     if not offered:
         fix = "choose another region, or list subnets in zones that offer GPU types"
         return [], failed(CheckSubject.REGION, region, "no GPU type of the catalogue is offered to this account", fix)
-    types, zones = {one.type.name for one in offered}, {one.zone for one in offered}
+    types, zones = {offer.type.name for offer in offered}, {offer.zone for offer in offered}
     return offered, passed(CheckSubject.REGION, region, f"{len(types)} GPU types in {len(zones)} zones")
 
 
@@ -151,7 +151,7 @@ def _check_images(provider: Provider, account: AwsAccount, region: str) -> tuple
     return next(iter(images), None), checks
 
 
-def _check_quotas(provider: Provider, offered: Sequence[Offered], region: str) -> Iterator[AccountCheck]:
+def _check_quotas(provider: Provider, offered: Sequence[ProviderOffering], region: str) -> Iterator[AccountCheck]:
     try:
         limits = provider.service_quotas(region)
     except ProviderError as error:

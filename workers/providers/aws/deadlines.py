@@ -20,12 +20,16 @@ _IDS_PER_CALL = 200
 def renew(ec2: "EC2Client", vm_ids: Sequence[str], deadline: datetime) -> BatchResult:
     """Tags all of them in one call, VMs first: their tags are the ones that count."""
     known, refused = instances.with_ids(ec2, vm_ids)
-    found = {one: instance for one, instance in known.items() if instance is not None}
-    refused |= {one: missing(one) for one, instance in known.items() if instance is None}
-    belongings = [one for instance in found.values() for one in belonging(instance)]
-    _, failed = in_bulk(lambda some: _tag(ec2, some, deadline), [*found, *belongings], _IDS_PER_CALL)
-    refused |= {one: error for one, error in failed.items() if one in found or not isinstance(error, NotFound)}
-    return BatchResult(done=frozenset(found.keys() - refused.keys()), refused=refused)
+    existing = {vm_id: instance for vm_id, instance in known.items() if instance is not None}
+    refused |= {vm_id: missing(vm_id) for vm_id, instance in known.items() if instance is None}
+    belongings = [resource_id for instance in existing.values() for resource_id in belonging(instance)]
+    _, failed = in_bulk(lambda some: _tag(ec2, some, deadline), [*existing, *belongings], _IDS_PER_CALL)
+    refused |= {
+        resource_id: error
+        for resource_id, error in failed.items()
+        if resource_id in existing or not isinstance(error, NotFound)
+    }
+    return BatchResult(done=frozenset(existing.keys() - refused.keys()), refused=refused)
 
 
 def missing(vm_id: str) -> ProviderError:

@@ -34,7 +34,7 @@ from workers.providers.errors import (
     ProviderQuotaExceeded,
     Refused,
 )
-from workers.providers.types import Image, LaunchSpec, Offered, Params
+from workers.providers.types import Image, LaunchSpec, Params, ProviderOffering
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2 import EC2Client
@@ -76,7 +76,7 @@ def check_launch(
     ec2: "EC2Client",
     plan: Callable[[LaunchSpec], Params],
     image: Image | None,
-    offered: list[Offered],
+    offered: list[ProviderOffering],
     installation: str,
 ) -> list[AccountCheck]:
     """The rights to launch, by the parameters of a real launch of the smallest type in each market.
@@ -90,7 +90,7 @@ def check_launch(
         return [not_checked(CheckSubject.RIGHT, right, "the server ignores DryRun: it is not AWS") for right in LAUNCH]
     checks = []
     for market in LISTED_MARKETS:
-        smallest = min((one for one in offered if one.market is market), key=_size, default=None)
+        smallest = min((offer for offer in offered if offer.market is market), key=_size, default=None)
         if smallest is not None:
             name = f"{RUN_INSTANCES}, {market.replace('_', ' ')}"
             checks.append(_launch(ec2, plan, _spec(smallest, image, installation), name))
@@ -99,11 +99,11 @@ def check_launch(
     return checks
 
 
-def _size(offering: Offered) -> tuple[int, str, str]:
+def _size(offering: ProviderOffering) -> tuple[int, str, str]:
     return offering.type.vcpus, offering.type.name, offering.zone
 
 
-def _spec(offering: Offered, image: Image, installation: str) -> LaunchSpec:
+def _spec(offering: ProviderOffering, image: Image, installation: str) -> LaunchSpec:
     owner = OwnerTags(
         installation=installation,
         lease_id=LeaseId("check"),
@@ -159,8 +159,8 @@ def _security_group(ec2: "EC2Client", plan: Callable[[LaunchSpec], Params], spec
 
 def _placement_group(ec2: "EC2Client", installation: str) -> AccountCheck:
     tagged: Any = {"ResourceType": "placement-group", "Tags": resource_tags.to_list({INSTALLATION: installation})}
-    wanted = {"GroupName": "gpulease-check", "Strategy": "cluster", "TagSpecifications": [tagged]}
-    answer = ask(ec2.create_placement_group, **wanted)
+    parameters = {"GroupName": "gpulease-check", "Strategy": "cluster", "TagSpecifications": [tagged]}
+    answer = ask(ec2.create_placement_group, **parameters)
     if answer.code == ALLOWED or isinstance(answer, _PERMITTED):
         return passed(CheckSubject.RIGHT, CREATE_PLACEMENT_GROUP)
     return refused(CheckSubject.RIGHT, CREATE_PLACEMENT_GROUP, answer, grant(CREATE_PLACEMENT_GROUP))

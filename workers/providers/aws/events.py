@@ -32,14 +32,14 @@ def receive(clients: AwsClients, url: str | None) -> list[ProviderEvent]:
             QueueUrl=url, MaxNumberOfMessages=_MOST, WaitTimeSeconds=clients.longest_wait
         )
     return [
-        ProviderEvent(receipt=one["ReceiptHandle"], regions=regions(one.get("Body", "")))
-        for one in answer.get("Messages", ())
+        ProviderEvent(receipt=message["ReceiptHandle"], regions=regions(message.get("Body", "")))
+        for message in answer.get("Messages", ())
     ]
 
 
 def delete(clients: AwsClients, url: str | None, used: Sequence[ProviderEvent]) -> None:
     """What SQS does not delete comes again. Raises ProviderError when it deletes none."""
-    portions = {some[0]: some for some in chunks([one.receipt for one in used], _MOST)}
+    portions = {some[0]: some for some in chunks([event.receipt for event in used], _MOST)}
     answered(portions, lambda first: _delete(clients, url, portions[first]))
 
 

@@ -91,11 +91,11 @@ def _made(ec2: "EC2Client", create: Params) -> str:
         with translated():
             answer = ec2.create_security_group(**create)
     except TokenConflict:
-        return _found(ec2, create)
+        return _find_group(ec2, create)
     return str(part(answer, "GroupId"))
 
 
-def _found(ec2: "EC2Client", create: Params) -> str:
+def _find_group(ec2: "EC2Client", create: Params) -> str:
     """The group that an earlier send created. A group of that name with other tags is not gpulease's and never used."""
     ours = {tag["Key"]: tag["Value"] for tag in create["TagSpecifications"][0]["Tags"]}
     filters: list[Any] = [

@@ -20,7 +20,7 @@ from workers.providers.aws import resource_tags
 from workers.providers.aws.calls import part
 from workers.providers.aws.errors import translated
 from workers.providers.aws.settings import AwsAccount
-from workers.providers.common.recent import Recent
+from workers.providers.common.recent import MinuteCache
 from workers.providers.errors import InvalidSpec, NotReady, Refused, TokenConflict
 from workers.providers.types import LaunchSpec, Params
 
@@ -84,7 +84,7 @@ class Ec2GroupResources:
     """Creates what VMs share. Remembers for a minute that it exists, so that many VMs cost few calls."""
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
-        self._known: Recent[str] = Recent(monotonic)
+        self._known: MinuteCache[str] = MinuteCache(monotonic)
 
     @contextmanager
     def ensure(self, ec2: "EC2Client", region: str, params: Params) -> Iterator[Params]:
@@ -136,37 +136,37 @@ def _make(ec2: "EC2Client", group: Params) -> str:
         with suppress(TokenConflict), translated():
             ec2.create_placement_group(**group["PlacementGroup"])
     create = group["SecurityGroup"]
-    found = _found(ec2, create)
-    if found is None:
+    group_id = _find_group(ec2, create)
+    if group_id is None:
         with suppress(TokenConflict), translated():
             ec2.create_security_group(**create)
-        found = _found(ec2, create)
-    if found is None:
+        group_id = _find_group(ec2, create)
+    if group_id is None:
         message = f"EC2 does not show the security group {create['GroupName']} as ours yet"
         raise NotReady(message, code="SecurityGroupNotShown", retry_after=_NOT_READY_SECONDS)
-    members: list[Any] = [{"IpProtocol": "-1", "UserIdGroupPairs": [{"GroupId": found}]}]
+    members: list[Any] = [{"IpProtocol": "-1", "UserIdGroupPairs": [{"GroupId": group_id}]}]
     if group["Members"]:
         with suppress(TokenConflict), translated():
-            ec2.authorize_security_group_ingress(GroupId=found, IpPermissions=members)
+            ec2.authorize_security_group_ingress(GroupId=group_id, IpPermissions=members)
     if group["Efa"]:
         # EFA's traffic needs a rule about the group itself: the rule about all networks does not count.
         with suppress(TokenConflict), translated():
-            ec2.authorize_security_group_egress(GroupId=found, IpPermissions=members)
-    return found
+            ec2.authorize_security_group_egress(GroupId=group_id, IpPermissions=members)
+    return group_id
 
 
-def _found(ec2: "EC2Client", create: Params) -> str | None:
+def _find_group(ec2: "EC2Client", create: Params) -> str | None:
     """The security group of this name with the tags of the same owner."""
     ours = {tag["Key"]: tag["Value"] for tag in create["TagSpecifications"][0]["Tags"]}
     vpc = create.get("VpcId")
     filters: list[Any] = [{"Name": "group-name", "Values": [create["GroupName"]]}]
     filters += [{"Name": "vpc-id", "Values": [vpc]}] if vpc is not None else []
     with translated():
-        shown = part(ec2.describe_security_groups(Filters=filters), "SecurityGroups")
-    for one in shown:
-        theirs = resource_tags.to_dict(one.get("Tags"))
+        candidates = part(ec2.describe_security_groups(Filters=filters), "SecurityGroups")
+    for candidate in candidates:
+        theirs = resource_tags.to_dict(candidate.get("Tags"))
         if all(theirs.get(key) == ours.get(key) for key in (tags.INSTALLATION, tags.GROUP)):
-            return str(one["GroupId"])
+            return str(candidate["GroupId"])
     return None
 
 

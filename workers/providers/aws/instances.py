@@ -58,9 +58,9 @@ def _with_ids(ec2: "EC2Client", ids: list[str]) -> "Iterator[InstanceTypeDef]":
 def get(ec2: "EC2Client", region: str, ids: Sequence[str]) -> dict[str, Vm | None]:
     """VMs by id. Omits ids that could not be read. Raises the first error when no id could be read."""
     records, failed = with_ids(ec2, ids)
-    found = {instance_id: record for instance_id, record in records.items() if record is not None}
-    read, odd = ask_each(found, lambda instance_id: vms.read_instance(found[instance_id], region))
-    known: dict[str, Vm | None] = {**dict.fromkeys(records.keys() - found.keys()), **read}
+    existing = {instance_id: record for instance_id, record in records.items() if record is not None}
+    read, odd = ask_each(existing, lambda instance_id: vms.read_instance(existing[instance_id], region))
+    known: dict[str, Vm | None] = {**dict.fromkeys(records.keys() - existing.keys()), **read}
     leave_out(known, {**failed, **odd})
     return known
 
@@ -77,7 +77,7 @@ def in_slots(ec2: "EC2Client", region: str, token: str) -> list[tuple[int, Vm]]:
     for page in pages(ec2, "describe_instances", Filters=filters):
         with translated():
             matching += [vms.in_slot(instance, region) for instance in vms.instances(page)]
-    return sorted(matching, key=lambda found: found[1].state is VmState.GONE)
+    return sorted(matching, key=lambda slot_and_vm: slot_and_vm[1].state is VmState.GONE)
 
 
 def passing_checks(ec2: "EC2Client", ids: Sequence[str]) -> Iterator[str]:

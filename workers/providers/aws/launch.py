@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
 
 from app.domain.offerings import Market
 from app.settings.reservations import ReservationSettings
-from workers.providers.aws import disks, firewall, groups, interfaces, resource_tags, userdata, vms
+from workers.providers.aws import disks, firewall, groups, nics, resource_tags, userdata, vms
 from workers.providers.aws.calls import part
 from workers.providers.aws.errors import creating, translated
 from workers.providers.aws.reservations import launch_arguments
@@ -53,7 +53,7 @@ def plan(
     """
     tags = resource_tags.of(spec, account)
     vpc = subnet.vpc if subnet is not None else None
-    efa = efa_cards if interfaces.wants_efa(spec) else ()
+    efa = efa_cards if nics.wants_efa(spec) else ()
     return {
         "MinCount": 1,
         "MaxCount": 1,
@@ -61,7 +61,7 @@ def plan(
         "ImageId": spec.image.id,
         "InstanceType": spec.instance_type,
         "Placement": _placement(spec, account),
-        "NetworkInterfaces": interfaces.plan(spec, account, subnet, ena_express=ena_express, efa=efa),
+        "NetworkInterfaces": nics.plan(spec, account, subnet, ena_express=ena_express, efa=efa),
         "BlockDeviceMappings": disks.plan(spec, account),
         "MetadataOptions": dict(_METADATA),
         "InstanceInitiatedShutdownBehavior": "terminate",

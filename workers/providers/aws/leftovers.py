@@ -57,9 +57,9 @@ def remove(ec2: "EC2Client", leftover: Leftover) -> None:
 
 
 _REMOVALS: Mapping[str, Callable[["EC2Client", str], object]] = {
-    VOLUME: lambda ec2, one: ec2.delete_volume(VolumeId=one),
-    INTERFACE: lambda ec2, one: ec2.delete_network_interface(NetworkInterfaceId=one),
-    ADDRESS: lambda ec2, one: ec2.release_address(AllocationId=one),
+    VOLUME: lambda ec2, volume_id: ec2.delete_volume(VolumeId=volume_id),
+    INTERFACE: lambda ec2, interface_id: ec2.delete_network_interface(NetworkInterfaceId=interface_id),
+    ADDRESS: lambda ec2, address_id: ec2.release_address(AllocationId=address_id),
     GROUP: firewall.remove,
     PLACEMENT_GROUP: groups.remove_placement_group,
 }
@@ -137,5 +137,7 @@ def _has_vms(ec2: "EC2Client", placement_group: str) -> bool:
     return any(part(page, "Reservations") for page in pages(ec2, "describe_instances", Filters=filters))
 
 
-def _leftover(kind: str, one: str, region: str, found: list[dict[str, str]] | None, *, in_use: bool) -> Leftover:
-    return Leftover(kind=kind, id=one, region=region, tags=resource_tags.to_dict(found), in_use=in_use)
+def _leftover(
+    kind: str, resource_id: str, region: str, tag_list: list[dict[str, str]] | None, *, in_use: bool
+) -> Leftover:
+    return Leftover(kind=kind, id=resource_id, region=region, tags=resource_tags.to_dict(tag_list), in_use=in_use)

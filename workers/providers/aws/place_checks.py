@@ -10,7 +10,7 @@ from workers.providers.aws.errors import translated
 from workers.providers.aws.rights import GET_QUOTA
 from workers.providers.common.checks import check_quota, failed, not_checked, passed, plain, refused
 from workers.providers.errors import ProviderError
-from workers.providers.types import Offered, ServiceQuota
+from workers.providers.types import ProviderOffering, ServiceQuota
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2 import EC2Client
@@ -95,11 +95,13 @@ def _admitted(group: Any) -> set[str]:
     return {pair["GroupId"] for rule in rules for pair in rule.get("UserIdGroupPairs") or () if "GroupId" in pair}
 
 
-def check_quotas(limits: Sequence[ServiceQuota], offered: Sequence[Offered], region: str) -> Iterator[AccountCheck]:
+def check_quotas(
+    limits: Sequence[ServiceQuota], offered: Sequence[ProviderOffering], region: str
+) -> Iterator[AccountCheck]:
     """Each quota of a family that the region offers. EC2 reports limits and no use of them."""
     known = {limit.code: limit for limit in limits}
     for code, name in quotas.CODES.items():
-        sizes = [one.type.vcpus for one in offered if quotas.code_of(one.type.name, one.market) == code]
+        sizes = [offer.type.vcpus for offer in offered if quotas.code_of(offer.type.name, offer.market) == code]
         if not sizes:
             continue
         if code not in known:
@@ -107,7 +109,7 @@ def check_quotas(limits: Sequence[ServiceQuota], offered: Sequence[Offered], reg
             continue
         fix = f"request more of {code} ({name}) in the Service Quotas console: Amazon EC2, {region}"
         yield _check_quota(known[code], min(sizes), fix)
-    if any(quotas.code_of(one.type.name, one.market) is None for one in offered):
+    if any(quotas.code_of(offer.type.name, offer.market) is None for offer in offered):
         fix = f"look for a spot quota of P6 in the Service Quotas console: Amazon EC2, {region}"
         yield not_checked(CheckSubject.QUOTA, "P6 spot", "AWS documents no spot quota for P6", fix)
 

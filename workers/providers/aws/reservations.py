@@ -29,14 +29,14 @@ _ACTIVE, _SCHEDULED = "active", "scheduled"
 
 
 def observed(
-    ec2: "EC2Client", wanted: Sequence[ReservationSettings], types: Mapping[str, InstanceType], now: datetime
+    ec2: "EC2Client", configured: Sequence[ReservationSettings], types: Mapping[str, InstanceType], now: datetime
 ) -> Iterator[ObservedReservation]:
     """The configured reservations, also those that EC2 does not know. Makes no call without any."""
-    if not wanted:
+    if not configured:
         return
     answers = pages(ec2, "describe_capacity_reservations")
     known = {entry["CapacityReservationId"]: entry for page in answers for entry in part(page, "CapacityReservations")}
-    for settings in wanted:
+    for settings in configured:
         kind = types.get(settings.instance_type)
         if kind is not None:
             yield _observed(settings, kind, known.get(settings.id or ""), now)

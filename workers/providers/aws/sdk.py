@@ -57,8 +57,8 @@ def _trimmed(model: Mapping[str, Any]) -> dict[str, Any]:
     return {**model, "shapes": {**shapes, **{name: _with(shapes[name], members) for name, members in READ.items()}}}
 
 
-def _with(shape: Mapping[str, Any], kept: frozenset[str]) -> dict[str, Any]:
-    members = {name: member for name, member in shape["members"].items() if name in kept}
+def _with(shape: Mapping[str, Any], names: frozenset[str]) -> dict[str, Any]:
+    members = {name: member for name, member in shape["members"].items() if name in names}
     return {**shape, "members": members}
 
 

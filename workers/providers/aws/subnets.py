@@ -34,7 +34,7 @@ class Subnet:
 
 
 @dataclass(frozen=True, slots=True)
-class _Read:
+class _RegionSubnets:
     """What was read of a region: the subnets of each zone in the order of the list. `at`: monotonic seconds."""
 
     at: float
@@ -54,7 +54,7 @@ class Subnets:
         self._listed = list(listed)
         self._monotonic = monotonic
         self._lock = Lock()
-        self._regions: dict[str, _Read] = {}
+        self._regions: dict[str, _RegionSubnets] = {}
 
     def zones(self, region: str) -> frozenset[str] | None:
         """Zones with a listed subnet. None when the account lists none, so that every zone may be used.
@@ -102,17 +102,17 @@ class Subnets:
             zone = _zone_of(known, subnet_id)
             if known is None or zone is None:
                 return False
-            subnets = [replace(one, free=0) if one.id == subnet_id else one for one in known.zones[zone]]
+            subnets = [replace(other, free=0) if other.id == subnet_id else other for other in known.zones[zone]]
             self._regions[region] = replace(known, zones={**known.zones, zone: subnets})
             return _best(subnets).free > 0
 
-    def _known(self, region: str, since: float | None = None) -> _Read:
+    def _known(self, region: str, since: float | None = None) -> _RegionSubnets:
         """What was read at any time, or not before `since` (monotonic seconds)."""
         known = self._regions.get(region)
         if known is not None and (since is None or known.at >= since):
             return known
         now = self._monotonic()
-        fresh = _Read(now, self._read(region))
+        fresh = _RegionSubnets(now, self._read(region))
         with self._lock:
             self._regions[region] = fresh
         return fresh
@@ -120,13 +120,13 @@ class Subnets:
     def _read(self, region: str) -> Mapping[str, Sequence[Subnet]]:
         """By a filter, because the list covers all regions and a call with ids fails for those of others."""
         with translated():
-            wanted: list[FilterTypeDef] = [{"Name": "subnet-id", "Values": self._listed}]
-            answer = self._ec2(region).describe_subnets(Filters=wanted)
+            filters: list[FilterTypeDef] = [{"Name": "subnet-id", "Values": self._listed}]
+            answer = self._ec2(region).describe_subnets(Filters=filters)
         described = {subnet["SubnetId"]: subnet for subnet in part(answer, "Subnets")}
         zones: dict[str, list[Subnet]] = {}
         for subnet in (described[listed] for listed in self._listed if listed in described):
-            shown = Subnet(subnet["SubnetId"], subnet["VpcId"], subnet.get("AvailableIpAddressCount", 0))
-            zones.setdefault(subnet["AvailabilityZone"], []).append(shown)
+            described_subnet = Subnet(subnet["SubnetId"], subnet["VpcId"], subnet.get("AvailableIpAddressCount", 0))
+            zones.setdefault(subnet["AvailabilityZone"], []).append(described_subnet)
         return zones
 
 
@@ -135,6 +135,6 @@ def _best(subnets: Sequence[Subnet]) -> Subnet:
     return max((subnet for subnet in subnets if subnet.vpc == subnets[0].vpc), key=lambda subnet: subnet.free)
 
 
-def _zone_of(known: _Read | None, subnet_id: str | None) -> str | None:
+def _zone_of(known: _RegionSubnets | None, subnet_id: str | None) -> str | None:
     zones = known.zones if known is not None else {}
-    return next((zone for zone, subnets in zones.items() if any(one.id == subnet_id for one in subnets)), None)
+    return next((zone for zone, subnets in zones.items() if any(subnet.id == subnet_id for subnet in subnets)), None)

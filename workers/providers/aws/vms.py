@@ -41,12 +41,12 @@ def from_page(page: "DescribeInstancesResultTypeDef", region: str) -> ListingPag
 
     A record that cannot be read hides its zone. One that names no zone fails the region.
     """
-    found: list[Vm] = []
+    vms: list[Vm] = []
     hidden: set[str] = set()
     failed: dict[str, ProviderError] = {}
     for instance in instances(page):
         try:
-            found.append(read_instance(instance, region))
+            vms.append(read_instance(instance, region))
         except ProviderError as error:
             zone = _zone(instance)
             log.warning("unreadable VM", instance_id=instance.get("InstanceId"), zone=zone, error=error.message)
@@ -54,7 +54,7 @@ def from_page(page: "DescribeInstancesResultTypeDef", region: str) -> ListingPag
                 hidden.add(zone)
             else:
                 failed[region] = error
-    return ListingPage(vms=found, unreachable=frozenset(hidden), failed=failed)
+    return ListingPage(vms=vms, unreachable=frozenset(hidden), failed=failed)
 
 
 def instances(page: "DescribeInstancesResultTypeDef") -> "Iterator[InstanceTypeDef]":

@@ -24,7 +24,7 @@ from workers.providers.azure import (
     instances,
     launch,
     leftovers,
-    offered,
+    offerings,
     prices,
     quotas,
     reservations,
@@ -34,7 +34,7 @@ from workers.providers.azure.clients import AzureClients, Group
 from workers.providers.azure.errors import translated
 from workers.providers.azure.registrations import SUBSCRIPTION_API
 from workers.providers.azure.settings import AzureAccount
-from workers.providers.common.images import no_image, wanted
+from workers.providers.common.images import configured_image, no_image
 from workers.providers.common.single import SingleLaunches
 from workers.providers.common.tags import belongs
 from workers.providers.credentials import CredentialGuard
@@ -50,12 +50,12 @@ from workers.providers.types import (
     Limits,
     ListingPage,
     ObservedReservation,
-    Offered,
     Params,
     PartPrice,
     PricePage,
     Prices,
     ProviderEvent,
+    ProviderOffering,
     ServiceQuota,
     Vm,
 )
@@ -109,12 +109,12 @@ class AzureProvider(SingleLaunches):
         """Sends later requests to Resource Manager only with access tokens that were verified for `identity`."""
         self._guard.trust(identity)
 
-    def offered(self, region: str) -> Sequence[Offered]:
+    def offered(self, region: str) -> Sequence[ProviderOffering]:
         """Catalogue sizes by zone. Empty for a region in which the account configures no subnet."""
         if region not in self._account.subnet_ids:
             return []
         drivers = set(images.DEFAULTS) | set(self._account.driver_images)
-        return list(offered.by_zone(self._group, catalogue.load(), region, drivers))
+        return list(offerings.by_zone(self._group, catalogue.load(), region, drivers))
 
     def prices(self, region: str) -> Prices:
         """Pay-as-you-go and spot prices of the region."""
@@ -145,7 +145,7 @@ class AzureProvider(SingleLaunches):
 
     def image(self, region: str, name: str | None = None, driver: Driver = Driver.NVIDIA) -> Image:
         """The newest version of Microsoft's image with the driver, or the account's own image."""
-        pin = wanted(self._account, name, driver) or images.DEFAULTS.get(driver)
+        pin = configured_image(self._account, name, driver) or images.DEFAULTS.get(driver)
         if pin is None:
             raise no_image(self._account.name, driver)
         return images.resolve(self._group, region, pin)
@@ -211,7 +211,7 @@ class AzureProvider(SingleLaunches):
 
     def leftovers(self, region: str, installation: str, lease_ids: Sequence[str] | None) -> Leftovers:
         """Disks, interfaces, addresses and network security groups with gpulease's tags, and what groups share."""
-        return Leftovers(found=list(leftovers.of_leases(self._group, region, installation, lease_ids)))
+        return Leftovers(resources=list(leftovers.of_leases(self._group, region, installation, lease_ids)))
 
     def remove_leftover(self, leftover: Leftover) -> None:
         """Requests deletion by name. Azure deletes the resource later."""

@@ -14,12 +14,12 @@ def known(get: Callable[..., Any], *arguments: Any, **options: Any) -> Document 
     """The answer of a get, or None for a resource that does not exist. A missing group is an error all the same."""
     try:
         with translated():
-            found: Document = get(*arguments, **options)
+            document: Document = get(*arguments, **options)
     except NotFound as error:
         if error.code != GONE:
             raise
         return None
-    return found
+    return document
 
 
 def part(answer: Document, *path: str) -> Any:
@@ -27,11 +27,11 @@ def part(answer: Document, *path: str) -> Any:
 
     Then something else has answered (a proxy's page, say), and an empty list would read as the end of every VM.
     """
-    found: Any = answer
+    member: Any = answer
     for name in path:
-        if not isinstance(found, Mapping) or name not in found:
+        if not isinstance(member, Mapping) or name not in member:
             raise OutcomeUnknown(
                 f"the answer has no {'.'.join(path)}: it is not one of Azure's", code="MalformedAnswer"
             )
-        found = found[name]
-    return found
+        member = member[name]
+    return member

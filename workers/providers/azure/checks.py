@@ -17,8 +17,8 @@ from workers.providers.azure.rights import (
 from workers.providers.azure.settings import AzureAccount
 from workers.providers.common.checks import attempt, check_images, failed, passed, refused
 from workers.providers.errors import ProviderError
-from workers.providers.interfaces import Provider
-from workers.providers.types import Offered
+from workers.providers.ports import Provider
+from workers.providers.types import ProviderOffering
 
 _CREDENTIALS = (
     "correct `subscription_id` or `tenant_id` of this account, or grant its identity a role for the subscription"
@@ -124,7 +124,7 @@ def of_region(provider: Provider, group: Group, account: AzureAccount, region: s
     yield from quotas.check_region(group, offered, region)
 
 
-def _check_offerings(provider: Provider, region: str) -> tuple[Sequence[Offered], AccountCheck]:
+def _check_offerings(provider: Provider, region: str) -> tuple[Sequence[ProviderOffering], AccountCheck]:
     try:
         offered = provider.offered(region)
     except ProviderError as error:
@@ -132,5 +132,5 @@ def _check_offerings(provider: Provider, region: str) -> tuple[Sequence[Offered]
     if not offered:
         fix = "ask Azure support to open GPU sizes of this region for the subscription, or choose another region"
         return [], failed(CheckSubject.REGION, region, "no GPU size of the catalogue is open to the subscription", fix)
-    types, zones = {one.type.name for one in offered}, {one.zone for one in offered}
+    types, zones = {offer.type.name for offer in offered}, {offer.zone for offer in offered}
     return offered, passed(CheckSubject.REGION, region, f"{len(types)} GPU sizes in {len(zones)} zones")

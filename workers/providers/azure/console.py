@@ -16,9 +16,9 @@ _MINUTES = 5
 _ABSENT = 404
 
 
-def read(group: Group, one: str) -> str:
+def read(group: Group, vm_id: str) -> str:
     """Clean text, the last 64 KiB; "" when there is none (yet). Raises ProviderError."""
-    name = part(instances.require(group, one), "name")
+    name = part(instances.require(group, vm_id), "name")
     with translated():
         answer: Any = group.compute.virtual_machines.retrieve_boot_diagnostics_data(
             group.name, name, sas_uri_expiration_time_in_minutes=_MINUTES

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from app.domain.tags import DEADLINE
-from workers.providers.azure import disks, instances, interfaces, names, resource_tags
+from workers.providers.azure import disks, instances, names, nics, resource_tags
 from workers.providers.azure.calls import Document, part
 from workers.providers.azure.clients import Group
 from workers.providers.azure.errors import GONE, translated
@@ -22,10 +22,10 @@ def renew(group: Group, ids: Sequence[str], deadline: datetime) -> BatchResult:
     """Tags VMs first: their tags are the ones that count."""
     left: dict[str, ProviderError] = {}
 
-    def write(one: str) -> bool:
-        vm = instances.document_of(group, *names.split(one))
+    def write(vm_id: str) -> bool:
+        vm = instances.document_of(group, *names.split(vm_id))
         if vm is None:
-            raise NotFound(f"no deadline written: Azure does not show {one}", code=GONE)
+            raise NotFound(f"no deadline written: Azure does not show {vm_id}", code=GONE)
         body = {"tags": resource_tags.read(vm.get("tags")) | {DEADLINE: str(int(deadline.timestamp()))}}
         _write_vm(group, vm, body)
         left.update(_write_belongings(group, vm, body).refused)
@@ -42,12 +42,12 @@ def _write_vm(group: Group, vm: Document, body: Any) -> None:
 
 def _write_belongings(group: Group, vm: Document, body: Any) -> BatchResult:
     """By resource id."""
-    disk_ids, cards = list(disks.ids_of(vm)), interfaces.ids_of(vm)
+    disk_ids, cards = list(disks.ids_of(vm)), nics.ids_of(vm)
 
-    def write(one: str) -> bool:
-        if one in disk_ids:
-            return _write_disk(group, names.last(one), body)
-        return _write_interface(group, one, body)
+    def write(resource_id: str) -> bool:
+        if resource_id in disk_ids:
+            return _write_disk(group, names.last(resource_id), body)
+        return _write_interface(group, resource_id, body)
 
     return each([*disk_ids, *cards], write)
 
@@ -60,10 +60,10 @@ def _write_disk(group: Group, name: str, body: Any) -> bool:
 
 def _write_interface(group: Group, interface_id: str, body: Any) -> bool:
     """Its public address with it. Answers whether Azure knows the interface."""
-    interface = interfaces.get(group, interface_id)
+    interface = nics.get(group, interface_id)
     if interface is None:
         return False
-    address = interfaces.public_id(interface)
+    address = nics.public_id(interface)
     with translated():
         group.network.network_interfaces.update_tags(group.name, part(interface, "name"), body)
         if address is not None:

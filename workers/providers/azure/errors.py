@@ -154,14 +154,14 @@ CODES: Mapping[str, type[ProviderError]] = {code: error for error, codes in _TAB
 _BY_CODE = {code.lower(): error for code, error in CODES.items()}
 
 _NOT_ALLOWED = "OperationNotAllowed"
-"""Says both "over your quota" and "not in this state": the message tells which."""
+"""The code of both "over your quota" and "not in this state". The message distinguishes them."""
 _QUOTA = re.compile(r"LowPriorityCores|Family\s?Cores|Total Regional (Spot )?(v?CPUs|Cores)|\bquota\b", re.IGNORECASE)
 
 _BY_MESSAGE: tuple[tuple[str, re.Pattern[str], type[ProviderError]], ...] = (
     ("BadRequest", re.compile("UseStandardSecurityType", re.IGNORECASE), NotPermitted),
     ("InvalidParameter", re.compile(r"VM size\b.*\bnot available in the current region", re.IGNORECASE), NotOffered),
 )
-"""Codes of many causes: the message tells one that does not concern the request's form."""
+"""Codes of many causes. The pattern matches the message of one cause that does not concern the request's form."""
 
 _NEVER_SENT = (NewConnectionError, ConnectTimeoutError)
 """Name resolution or the TCP connection failed: no byte of the request has left."""
@@ -229,12 +229,12 @@ def _never_sent(error: core.AzureError) -> bool:
 
 def _answered(error: core.HttpResponseError, status: int, *, creating: bool) -> ProviderError:
     code = _code(error.error) or f"HTTP{status}"
-    said = str(error.error.message) if error.error is not None else str(error.reason)
-    kind = _kind(status, code, said, creating=creating)
-    message = f"{code}: {_short(said)}"
+    text = str(error.error.message) if error.error is not None else str(error.reason)
+    kind = _kind(status, code, text, creating=creating)
+    message = f"{code}: {_short(text)}"
     if issubclass(kind, Throttled | NotReady):
         return kind(message, code=code, retry_after=_retry_after(error))
-    if code == "MissingSubscriptionRegistration" and _UNREGISTERED.match(said):
+    if code == "MissingSubscriptionRegistration" and _UNREGISTERED.match(text):
         kind = AccountBlocked
     if issubclass(kind, CredentialsRejected | AccountBlocked):
         message = f"{message}; {_ADVICE.get(code, _RENEW)}"

@@ -34,12 +34,12 @@ def receive(group: Group, url: str | None, everywhere: Collection[str]) -> list[
     with translated():
         answer = group.clients.queue.send_request(HttpRequest("GET", f"{url}/messages?{query}"))
         answer.raise_for_status()
-    return [_event(one, everywhere) for one in _messages(answer.text())]
+    return [_event(queue_message, everywhere) for queue_message in _messages(answer.text())]
 
 
 def delete(group: Group, url: str | None, used: Sequence[ProviderEvent]) -> None:
     """One call each. What is not deleted comes again. Raises ProviderError when none is."""
-    answered([one.receipt for one in used], lambda one: _delete(group, url, one))
+    answered([event.receipt for event in used], lambda event: _delete(group, url, event))
 
 
 def _delete(group: Group, url: str | None, receipt: str) -> None:

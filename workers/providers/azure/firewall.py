@@ -118,21 +118,21 @@ def _rule(name: str, priority: int, access: str, protocol: str, ports: str, sour
 
 
 @contextmanager
-def ensure_firewall(network: NetworkManagementClient, group: str, wanted: Params | None) -> Iterator[None]:
+def ensure_firewall(network: NetworkManagementClient, group: str, parameters: Params | None) -> Iterator[None]:
     """Creates the attempt's security group in the resource group `group` before the block launches the VM.
 
-    `wanted`: the stored parameters of the security group; None for no group. If Azure refuses the block, the security
+    `parameters`: the stored ones of the security group; None for no group. If Azure refuses the block, the security
     group is deleted, so that a refusal leaves nothing behind. Raises ProviderError.
     """
-    if wanted is None:
+    if parameters is None:
         yield
         return
     try:
-        _ensure(network, group, wanted)
+        _ensure(network, group, parameters)
         yield
     except Refused:
         with suppress(ProviderError):
-            remove(network, group, wanted["name"])
+            remove(network, group, parameters["name"])
         raise
 
 
@@ -148,29 +148,31 @@ def remove(network: NetworkManagementClient, group: str, name: str) -> None:
         return
 
 
-def _ensure(network: NetworkManagementClient, group: str, wanted: Params) -> None:
+def _ensure(network: NetworkManagementClient, group: str, parameters: Params) -> None:
     """Creates the group, or only reads it if it exists.
 
     A second PUT would change the group of a VM that may be running.
     """
-    security_group = known(network.network_security_groups.get, group, wanted["name"])
+    security_group = known(network.network_security_groups.get, group, parameters["name"])
     if security_group is None:
-        security_group = _made(network, group, wanted)
-    elif not _is_ours(security_group, wanted):
-        raise OutcomeUnknown(f"group {wanted['name']} exists and is not ours", code="ForeignSecurityGroup")
+        security_group = _made(network, group, parameters)
+    elif not _is_ours(security_group, parameters):
+        raise OutcomeUnknown(f"group {parameters['name']} exists and is not ours", code="ForeignSecurityGroup")
     state = part(security_group, "properties", "provisioningState")
     if state == "Failed":
-        raise Refused(f"Azure could not make the network security group {wanted['name']}", code="SecurityGroupFailed")
+        raise Refused(
+            f"Azure could not make the network security group {parameters['name']}", code="SecurityGroupFailed"
+        )
     if state != "Succeeded":
-        message = f"the network security group {wanted['name']} is not ready yet"
+        message = f"the network security group {parameters['name']} is not ready yet"
         raise NotReady(message, code="SecurityGroupNotReady", retry_after=_NOT_READY_SECONDS)
 
 
-def _made(network: NetworkManagementClient, group: str, wanted: Params) -> Document:
+def _made(network: NetworkManagementClient, group: str, parameters: Params) -> Document:
     try:
         with translated():
             poller = network.network_security_groups.begin_create_or_update(
-                group, wanted["name"], wanted["body"], polling=False
+                group, parameters["name"], parameters["body"], polling=False
             )
             made: Document = poller.result()
     except NotFound as error:
@@ -178,6 +180,6 @@ def _made(network: NetworkManagementClient, group: str, wanted: Params) -> Docum
     return made
 
 
-def _is_ours(found: Document, wanted: Params) -> bool:
-    theirs, ours = resource_tags.read(found.get("tags")), wanted["body"]["tags"]
+def _is_ours(security_group: Document, parameters: Params) -> bool:
+    theirs, ours = resource_tags.read(security_group.get("tags")), parameters["body"]["tags"]
     return all(theirs.get(key) == ours[key] for key in _KEYS)

@@ -24,7 +24,7 @@ from workers.providers.azure.calls import Document, known
 from workers.providers.azure.clients import Group
 from workers.providers.azure.errors import translated
 from workers.providers.azure.settings import AzureAccount
-from workers.providers.common.recent import Recent
+from workers.providers.common.recent import MinuteCache
 from workers.providers.errors import InvalidSpec, NotFound, NotOffered, NotReady, OutcomeUnknown, Refused
 from workers.providers.types import LaunchSpec, Params
 
@@ -71,9 +71,9 @@ def kinds(spec: LaunchSpec, account: AzureAccount) -> tuple[str, ...]:
     return (MEMBERS, *rules, NEAR) if group.placement == "cluster" else (MEMBERS, *rules)
 
 
-def plan(spec: LaunchSpec, account: AzureAccount, group_id: str, wanted: tuple[str, ...]) -> Params:
+def plan(spec: LaunchSpec, account: AzureAccount, group_id: str, shared_kinds: tuple[str, ...]) -> Params:
     """{"group": …} with what `kinds` names, else nothing. `group_id`: of the resource group."""
-    if not wanted:
+    if not shared_kinds:
         return {}
     if spec.group is None:
         labels, members = resource_tags.of_installation(spec, account), None
@@ -88,12 +88,12 @@ def plan(spec: LaunchSpec, account: AzureAccount, group_id: str, wanted: tuple[s
         NEAR: {**head, **near},
         SET: {**head, "sku": {"name": "Aligned"}, "properties": placed},
     }
-    return {PART: {kind: {"name": _name(spec, kind), "body": bodies[kind]} for kind in wanted}}
+    return {PART: {kind: {"name": _name(spec, kind), "body": bodies[kind]} for kind in shared_kinds}}
 
 
-def vm_properties(spec: LaunchSpec, group_id: str, wanted: tuple[str, ...]) -> dict[str, Any]:
+def vm_properties(spec: LaunchSpec, group_id: str, shared_kinds: tuple[str, ...]) -> dict[str, Any]:
     """The members of a VM's properties that place it. A VM in an availability set names its proximity group too."""
-    return {kind: {"id": resource_id(spec, group_id, kind)} for kind in (NEAR, SET) if kind in wanted}
+    return {kind: {"id": resource_id(spec, group_id, kind)} for kind in (NEAR, SET) if kind in shared_kinds}
 
 
 def resource_id(spec: LaunchSpec, group_id: str, kind: str) -> str:
@@ -112,7 +112,7 @@ class AzureGroupResources:
     """Creates what VMs share. Remembers for a minute that it exists, so that many VMs cost few calls."""
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
-        self._known: Recent[bool] = Recent(monotonic)
+        self._known: MinuteCache[bool] = MinuteCache(monotonic)
 
     @contextmanager
     def ensure(self, group: Group, shared: Params | None) -> Iterator[None]:
@@ -121,16 +121,16 @@ class AzureGroupResources:
         Raises NotReady when Azure does not know what was created: the repeated launch creates it again. Raises
         InvalidSpec when somebody has opened the network security group: no VM starts then. Raises ProviderError.
         """
-        wanted = {} if shared is None else shared
+        resources = {} if shared is None else shared
         try:
             for kind in _PATHS:
-                one = wanted.get(kind)
-                if one is not None and not self._known.get(one["name"]):
-                    _ensure(group, kind, one)
-                    self._known.put(one["name"], value=True)
+                parameters = resources.get(kind)
+                if parameters is not None and not self._known.get(parameters["name"]):
+                    _ensure(group, kind, parameters)
+                    self._known.put(parameters["name"], value=True)
             yield
         except Refused as error:
-            names = [one["name"] for one in wanted.values() if one["name"] in error.message]
+            names = [parameters["name"] for parameters in resources.values() if parameters["name"] in error.message]
             if error.code not in _MISSING or not names:
                 raise
             for name in names:
@@ -138,21 +138,21 @@ class AzureGroupResources:
             raise NotReady(error.message, code=error.code, retry_after=_NOT_READY_SECONDS) from None
 
 
-def _ensure(group: Group, kind: str, wanted: Params) -> None:
+def _ensure(group: Group, kind: str, parameters: Params) -> None:
     """Creates the resource, or only reads it if it exists."""
-    found = known(_operations(group, kind).get, group.name, wanted["name"])
-    if found is None:
-        found = _made(group, kind, wanted)
-    theirs, ours = resource_tags.read(found.get("tags")), wanted["body"]["tags"]
+    document = known(_operations(group, kind).get, group.name, parameters["name"])
+    if document is None:
+        document = _made(group, kind, parameters)
+    theirs, ours = resource_tags.read(document.get("tags")), parameters["body"]["tags"]
     if any(theirs.get(key) != ours.get(key) for key in _SAME):
-        raise OutcomeUnknown(f"{wanted['name']} exists and is not ours", code="ForeignResource")
-    state = (found.get("properties") or {}).get("provisioningState")
+        raise OutcomeUnknown(f"{parameters['name']} exists and is not ours", code="ForeignResource")
+    state = (document.get("properties") or {}).get("provisioningState")
     if state == "Failed":
-        raise Refused(f"Azure could not make {wanted['name']}", code="SharedResourceFailed")
+        raise Refused(f"Azure could not make {parameters['name']}", code="SharedResourceFailed")
     if state not in (None, "Succeeded"):
-        raise NotReady(f"{wanted['name']} is not ready yet", code="SharedNotReady", retry_after=_NOT_READY_SECONDS)
-    if kind == RULES and not firewall.is_closed(found):
-        message = f"{wanted['name']} does not separate VMs any more: delete it, and gpulease creates it again"
+        raise NotReady(f"{parameters['name']} is not ready yet", code="SharedNotReady", retry_after=_NOT_READY_SECONDS)
+    if kind == RULES and not firewall.is_closed(document):
+        message = f"{parameters['name']} does not separate VMs any more: delete it, and gpulease creates it again"
         raise InvalidSpec(message, code="SeparationChanged")
 
 
@@ -164,8 +164,8 @@ def _operations(group: Group, kind: str) -> Any:
     return group.compute.proximity_placement_groups if kind == NEAR else group.compute.availability_sets
 
 
-def _made(group: Group, kind: str, wanted: Params) -> Document:
-    name, body = wanted["name"], wanted["body"]
+def _made(group: Group, kind: str, parameters: Params) -> Document:
+    name, body = parameters["name"], parameters["body"]
     try:
         with translated():
             operations = _operations(group, kind)
@@ -195,8 +195,8 @@ def holds_vms(document: Mapping[str, Any]) -> bool:
 def references(document: Mapping[str, Any]) -> Iterator[str]:
     """Ids, in lower case, of the application security groups that an interface or a security group names."""
     properties = document.get("properties") or {}
-    for one in (*(properties.get("ipConfigurations") or ()), *(properties.get("securityRules") or ())):
-        inner = one.get("properties") or {}
+    for entry in (*(properties.get("ipConfigurations") or ()), *(properties.get("securityRules") or ())):
+        inner = entry.get("properties") or {}
         for member in (
             "applicationSecurityGroups",
             "sourceApplicationSecurityGroups",

@@ -59,8 +59,8 @@ def _of_marketplace(group: Group, region: str, pin: str) -> Image:
     if chosen is None or chosen not in versions:
         raise ImageMissing(f"{pin} does not exist in {region}: check `image` of this account", code="ImageNotFound")
     with translated():
-        found: Any = group.compute.virtual_machine_images.get(region, publisher, offer, sku, chosen)
-    properties = found.get("properties") or {}
+        document: Any = group.compute.virtual_machine_images.get(region, publisher, offer, sku, chosen)
+    properties = document.get("properties") or {}
     resolved = f"{publisher}:{offer}:{sku}:{chosen}"
     return _image(resolved, resolved, None, properties.get("plan"))
 
@@ -83,9 +83,9 @@ def _of_gallery(group: Group, pin: str) -> Image:
 def _newest(group: Group, definition: str, api: str) -> str:
     versions = _read(group, f"{definition}/versions", api).get("value") or ()
     usable = [
-        one["name"]
-        for one in versions
-        if not (one.get("properties", {}).get("publishingProfile") or {}).get("excludeFromLatest")
+        image_version["name"]
+        for image_version in versions
+        if not (image_version.get("properties", {}).get("publishingProfile") or {}).get("excludeFromLatest")
     ]
     if not usable:
         raise ImageMissing(f"{definition} has no version: check `image` of this account", code="ImageNotFound")

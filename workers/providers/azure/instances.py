@@ -13,7 +13,7 @@ from dataclasses import replace
 import structlog
 
 from app.domain.tags import INSTALLATION
-from workers.providers.azure import interfaces, listings, names, vms
+from workers.providers.azure import listings, names, nics, vms
 from workers.providers.azure.calls import Document, known, part
 from workers.providers.azure.clients import Group
 from workers.providers.azure.errors import GONE, translated
@@ -39,7 +39,7 @@ def listed(group: Group, regions: frozenset[str], installation: str | None = Non
         [vm for vm in page if _is_wanted(vm, regions, installation)] for page in listings.pages(group, listings.VMS)
     ]
     statuses = _statuses(group) if any(vm_pages) else {}
-    addresses = interfaces.by_id(group) if any(vm_pages) and installation is None else {}
+    addresses = nics.by_id(group) if any(vm_pages) and installation is None else {}
     scan = Regions(regions)
     for page in vm_pages:
         seen: list[Vm | None] = []
@@ -61,9 +61,9 @@ def listed_everywhere(group: Group, installation: str) -> Iterator[ListingPage]:
 
 
 def _of_all_regions(group: Group, documents: Sequence[Document]) -> ListingPage:
-    shown = {str(number): vm for number, vm in enumerate(documents)}
-    read, failed = ask_each(shown, lambda number: _with_group(group, shown[number]))
-    regions = {str(shown[number].get("location", "unknown")).lower(): error for number, error in failed.items()}
+    by_number = {str(number): vm for number, vm in enumerate(documents)}
+    read, failed = ask_each(by_number, lambda number: _with_group(group, by_number[number]))
+    regions = {str(by_number[number].get("location", "unknown")).lower(): error for number, error in failed.items()}
     return ListingPage(vms=list(read.values()), failed=regions)
 
 
@@ -109,7 +109,7 @@ def _with_details(
             return vms.from_document(vm, None)
     if view is None:
         return None
-    first = next(iter(interfaces.ids_of(vm)), "")
+    first = next(iter(nics.ids_of(vm)), "")
     return vms.from_document(vm, view, addresses.get(first.lower()))
 
 
@@ -122,9 +122,7 @@ def named(group: Group, region: str, name: str) -> Vm | None:
 
 
 def of_document(group: Group, document: Document) -> Vm:
-    return vms.from_document(
-        document, part(document, "properties").get("instanceView"), interfaces.of_vm(group, document)
-    )
+    return vms.from_document(document, part(document, "properties").get("instanceView"), nics.of_vm(group, document))
 
 
 def document_of(group: Group, name: str, vm_id: str | None = None) -> Document | None:
@@ -137,22 +135,22 @@ def document_of(group: Group, name: str, vm_id: str | None = None) -> Document |
 
 def with_ids(group: Group, region: str, ids: Sequence[str]) -> dict[str, Vm | None]:
     """Reads few VMs one by one and many from the listings. VMs that the listings lack are read one by one."""
-    shown: dict[str, Vm] = {}
+    listed_vms: dict[str, Vm] = {}
     if len(ids) > _MOST_DIRECT:
-        shown = {vm.id: vm for page in listed(group, frozenset({region})) for vm in page.vms}
-    return answered(ids, lambda vm_id: shown.get(vm_id) or _direct(group, region, vm_id))
+        listed_vms = {vm.id: vm for page in listed(group, frozenset({region})) for vm in page.vms}
+    return answered(ids, lambda vm_id: listed_vms.get(vm_id) or _direct(group, region, vm_id))
 
 
-def _direct(group: Group, region: str, one: str) -> Vm | None:
-    vm = named(group, region, names.split(one)[0])
-    return vm if vm is not None and vm.id == one else None
+def _direct(group: Group, region: str, vm_id: str) -> Vm | None:
+    vm = named(group, region, names.split(vm_id)[0])
+    return vm if vm is not None and vm.id == vm_id else None
 
 
-def require(group: Group, one: str) -> Document:
+def require(group: Group, vm_id: str) -> Document:
     """The record of a VM. Raises NotFound when Azure has no such VM, or another VM of the same name."""
-    document = document_of(group, *names.split(one))
+    document = document_of(group, *names.split(vm_id))
     if document is None:
-        raise NotFound(f"Azure does not show {one}", code=GONE)
+        raise NotFound(f"Azure does not show {vm_id}", code=GONE)
     return document
 
 
@@ -171,29 +169,29 @@ def terminate(group: Group, ids: Sequence[str]) -> BatchResult:
 
     Deletion frees the VM and, by their delete options, the resources that were created with it.
     """
-    shown: frozenset[str] = frozenset()
+    listed_ids: frozenset[str] = frozenset()
     if len(ids) > _MOST_DIRECT:
         with suppress(ProviderError):
-            shown = frozenset(_shown(group))
-    return each(ids, lambda vm_id: _terminate(group, vm_id, shown))
+            listed_ids = frozenset(_listed_ids(group))
+    return each(ids, lambda vm_id: _terminate(group, vm_id, listed_ids))
 
 
-def _shown(group: Group) -> Iterator[str]:
+def _listed_ids(group: Group) -> Iterator[str]:
     documents = (vm for page in listings.pages(group, listings.VMS) for vm in page)
     return (names.join(part(vm, "name"), part(vm, "properties", "vmId")) for vm in documents)
 
 
-def _terminate(group: Group, one: str, shown: frozenset[str]) -> bool:
+def _terminate(group: Group, full_id: str, listed_ids: frozenset[str]) -> bool:
     """Requests deletion of exactly this VM. Returns whether Azure knew the VM.
 
     A DELETE addresses a VM by its name alone, so the vmId is compared first.
     """
     try:
-        name, vm_id = names.split(one)
+        name, vm_id = names.split(full_id)
     except NotFound:
         return False
-    theirs = replace(group, name=names.group_of(one) or group.name)
-    if one not in shown and document_of(theirs, name, vm_id) is None:
+    theirs = replace(group, name=names.group_of(full_id) or group.name)
+    if full_id not in listed_ids and document_of(theirs, name, vm_id) is None:
         return False
     try:
         with translated():
@@ -210,8 +208,8 @@ def restart(group: Group, ids: Sequence[str]) -> BatchResult:
     return each(ids, lambda vm_id: _restart(group, vm_id))
 
 
-def _restart(group: Group, one: str) -> bool:
-    name = part(require(group, one), "name")
+def _restart(group: Group, vm_id: str) -> bool:
+    name = part(require(group, vm_id), "name")
     with translated():
         group.compute.virtual_machines.begin_restart(group.name, name, polling=False)
     return True

@@ -58,8 +58,8 @@ def of_leases(group: Group, region: str, installation: str, lease_ids: Sequence[
         if here and not stays and (leases is None or tags.get(LEASE) in leases):
             in_use = _KINDS[kind][1](document) if kind in _KINDS else _is_shared_in_use(document, named)
             free = kind == GROUP or kind in _SHARED
-            one = part(document, "id")
-            yield Leftover(kind=kind, id=one, region=region, tags=tags, in_use=in_use, free=free)
+            resource_id = part(document, "id")
+            yield Leftover(kind=kind, id=resource_id, region=region, tags=tags, in_use=in_use, free=free)
 
 
 def _documents(group: Group) -> Iterator[tuple[str, Document]]:
@@ -94,11 +94,11 @@ def remove(group: Group, leftover: Leftover) -> None:
 
 
 _REMOVALS: Mapping[str, Callable[[Group, str], object]] = {
-    VOLUME: lambda group, one: group.compute.disks.begin_delete(group.name, one, polling=False),
-    INTERFACE: lambda group, one: group.network.network_interfaces.begin_delete(group.name, one, polling=False),
-    ADDRESS: lambda group, one: group.network.public_ip_addresses.begin_delete(group.name, one, polling=False),
-    GROUP: lambda group, one: firewall.remove(group.network, group.name, one),
-    MEMBERS: lambda group, one: groups.remove(group, groups.MEMBERS, one),
-    NEAR: lambda group, one: groups.remove(group, groups.NEAR, one),
-    SET: lambda group, one: groups.remove(group, groups.SET, one),
+    VOLUME: lambda group, name: group.compute.disks.begin_delete(group.name, name, polling=False),
+    INTERFACE: lambda group, name: group.network.network_interfaces.begin_delete(group.name, name, polling=False),
+    ADDRESS: lambda group, name: group.network.public_ip_addresses.begin_delete(group.name, name, polling=False),
+    GROUP: lambda group, name: firewall.remove(group.network, group.name, name),
+    MEMBERS: lambda group, name: groups.remove(group, groups.MEMBERS, name),
+    NEAR: lambda group, name: groups.remove(group, groups.NEAR, name),
+    SET: lambda group, name: groups.remove(group, groups.SET, name),
 }

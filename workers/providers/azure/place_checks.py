@@ -47,15 +47,15 @@ def check_security_group(group: Group, group_id: str, region: str, ssh_port: int
     """The network security group that the account names for VMs of the region."""
     name = names.last(group_id)
     try:
-        found = listings.resource(group, group_id, listings.NETWORK)
-        location = part(found, "location")
+        security_group = listings.resource(group, group_id, listings.NETWORK)
+        location = part(security_group, "location")
     except NotFound:
         return failed(CheckSubject.FIREWALL, name, "the network security group does not exist", _CORRECT_GROUP)
     except ProviderError as error:
         return refused(CheckSubject.FIREWALL, name, error, f"grant {READ_SECURITY_GROUP} on the group")
     if location != region:
         return failed(CheckSubject.FIREWALL, name, f"it lies in {location}, not in {region}", _CORRECT_GROUP)
-    if firewall.connects_vms(found, ssh_port):
+    if firewall.connects_vms(security_group, ssh_port):
         fix = "add an inbound rule that denies all traffic from VirtualNetwork; groups of VMs do not use this group"
         return failed(CheckSubject.FIREWALL, name, "it lets the VMs of all tenants reach each other", fix)
     return passed(CheckSubject.FIREWALL, name, location)
@@ -75,7 +75,7 @@ def _check_in(network: Mapping[str, Any], name: str, subnet: str, region: str) -
     if network["location"] != region:
         return failed(CheckSubject.SUBNET, name, f"it lies in {network['location']}, not in {region}", _CORRECT)
     subnets = (network.get("properties") or {}).get("subnets") or ()
-    by_name = {str(one.get("name", "")).lower(): one for one in subnets}
+    by_name = {str(entry.get("name", "")).lower(): entry for entry in subnets}
     if subnet.lower() not in by_name:
         return failed(CheckSubject.SUBNET, name, "the virtual network has no such subnet", _CORRECT)
     return _check(name, by_name[subnet.lower()].get("properties") or {})

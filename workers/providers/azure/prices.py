@@ -85,8 +85,8 @@ def parts(
         )
     disk = [m for m in disks if m["unitOfMeasure"] == _MONTHLY and part(m, "meterName").endswith("Disk")]
     address = [m for m in addresses if m["unitOfMeasure"] == _HOURLY and m["armRegionName"] in (region, *_ANYWHERE)]
-    found = {disk_type: (disk, Decimal(_TIER_GIB)), ADDRESS: (address, Decimal(1))}
-    prices = {kind: (_price(meters, now), size) for kind, (meters, size) in found.items()}
+    meters_by_kind = {disk_type: (disk, Decimal(_TIER_GIB)), ADDRESS: (address, Decimal(1))}
+    prices = {kind: (_price(meters, now), size) for kind, (meters, size) in meters_by_kind.items()}
     return {
         kind: PartPrice(usd=usd / size, as_of=now, source=SOURCE)
         for kind, (usd, size) in prices.items()
@@ -117,10 +117,10 @@ def _meters(client: PipelineClient[Any, Any], endpoint: str, place: Mapping[str,
     return (meter for meter in meters if _is_meant(meter, place))
 
 
-def _every_meter(client: PipelineClient[Any, Any], endpoint: str, wanted: Mapping[str, str]) -> Iterator[Document]:
+def _every_meter(client: PipelineClient[Any, Any], endpoint: str, fields: Mapping[str, str]) -> Iterator[Document]:
     """The meters of pay as you go with these fields."""
-    wanted = {**wanted, "priceType": "Consumption"}
-    query = {"$filter": " and ".join(f"{field} eq '{value}'" for field, value in wanted.items())}
+    fields = {**fields, "priceType": "Consumption"}
+    query = {"$filter": " and ".join(f"{field} eq '{value}'" for field, value in fields.items())}
     while True:
         page = _page(client, endpoint.rstrip("/") + PATH, query)
         yield from (meter for meter in part(page, "Items") if part(meter, "type") == "Consumption")
@@ -143,14 +143,14 @@ def _page(client: PipelineClient[Any, Any], url: str, query: Mapping[str, str]) 
     return page
 
 
-def _is_meant(one: Document, place: Mapping[str, str]) -> bool:
+def _is_meant(meter: Document, place: Mapping[str, str]) -> bool:
     """The filter's own words again, and what it has no words for."""
     return (
-        all(part(one, field) == value for field, value in place.items())
-        and part(one, "type") == "Consumption"
-        and part(one, "armRegionName") != ""
-        and (part(one, "currencyCode"), part(one, "unitOfMeasure")) == ("USD", _HOURLY)
-        and not part(one, "skuName").endswith(_LOW_PRIORITY)
-        and not any(word in part(one, "productName") for word in _OTHER_PRODUCTS)
-        and part(one, "retailPrice") > 0
+        all(part(meter, field) == value for field, value in place.items())
+        and part(meter, "type") == "Consumption"
+        and part(meter, "armRegionName") != ""
+        and (part(meter, "currencyCode"), part(meter, "unitOfMeasure")) == ("USD", _HOURLY)
+        and not part(meter, "skuName").endswith(_LOW_PRIORITY)
+        and not any(word in part(meter, "productName") for word in _OTHER_PRODUCTS)
+        and part(meter, "retailPrice") > 0
     )

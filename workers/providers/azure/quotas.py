@@ -11,7 +11,7 @@ from workers.providers.azure.calls import Document, part
 from workers.providers.azure.clients import Group
 from workers.providers.common.checks import check_quota, not_checked, plain, refused
 from workers.providers.errors import ProviderError
-from workers.providers.types import Offered, ServiceQuota
+from workers.providers.types import ProviderOffering, ServiceQuota
 
 _CORES, _SPOT_CORES = "cores", "lowPriorityCores"
 _SHOWN = re.compile(r"cores|lowPriorityCores|standard ?N[CDV].*Family", re.IGNORECASE)
@@ -23,20 +23,22 @@ def read(group: Group, region: str) -> list[ServiceQuota]:
     return [
         ServiceQuota(
             region=region,
-            code=part(one, "name", "value"),
-            name=part(one, "name").get("localizedValue") or part(one, "name", "value"),
-            limit=Decimal(str(part(one, "limit"))),
+            code=part(usage, "name", "value"),
+            name=part(usage, "name").get("localizedValue") or part(usage, "name", "value"),
+            limit=Decimal(str(part(usage, "limit"))),
             unit="vCPU",
         )
-        for one in listings.items(group, listings.USAGES, region=region)
-        if _SHOWN.fullmatch(part(one, "name", "value"))
+        for usage in listings.items(group, listings.USAGES, region=region)
+        if _SHOWN.fullmatch(part(usage, "name", "value"))
     ]
 
 
-def check_region(group: Group, offered: Sequence[Offered], region: str) -> Iterator[AccountCheck]:
+def check_region(group: Group, offered: Sequence[ProviderOffering], region: str) -> Iterator[AccountCheck]:
     """The region's vCPUs, those of spot VMs, and those of each family that the region offers."""
     try:
-        usages = {part(one, "name", "value"): one for one in listings.items(group, listings.USAGES, region=region)}
+        usages = {
+            part(usage, "name", "value"): usage for usage in listings.items(group, listings.USAGES, region=region)
+        }
         families = _families(group, region)
     except ProviderError as error:
         fix = "grant Microsoft.Compute/locations/usages/read and Microsoft.Compute/skus/read for the subscription"
@@ -55,13 +57,13 @@ def _families(group: Group, region: str) -> dict[str, str]:
     return {part(sku, "name"): str(sku.get("family", "")) for sku in skus}
 
 
-def _smallest(offered: Sequence[Offered], families: Mapping[str, str]) -> dict[str, int]:
+def _smallest(offered: Sequence[ProviderOffering], families: Mapping[str, str]) -> dict[str, int]:
     """VCPUs of the smallest offered size, by quota. Spot VMs count only against their own quota."""
     sizes: dict[str, int] = {}
-    for one in offered:
-        spot = one.market is Market.SPOT
-        for code in (_SPOT_CORES,) if spot else (_CORES, families.get(one.type.name) or "unknown family"):
-            sizes[code] = min(sizes.get(code, one.type.vcpus), one.type.vcpus)
+    for offer in offered:
+        spot = offer.market is Market.SPOT
+        for code in (_SPOT_CORES,) if spot else (_CORES, families.get(offer.type.name) or "unknown family"):
+            sizes[code] = min(sizes.get(code, offer.type.vcpus), offer.type.vcpus)
     return dict(sorted(sizes.items()))
 
 

@@ -25,10 +25,10 @@ _SUCCEEDED = "Succeeded"
 
 
 def observed(
-    group: Group, wanted: Sequence[ReservationSettings], types: Mapping[str, InstanceType]
+    group: Group, configured: Sequence[ReservationSettings], types: Mapping[str, InstanceType]
 ) -> Iterator[ObservedReservation]:
     """The configured groups, two calls each: the members, and what is allocated in them."""
-    known = {settings.name: settings for settings in wanted if settings.instance_type in types}
+    known = {settings.name: settings for settings in configured if settings.instance_type in types}
 
     def read(name: str) -> ObservedReservation:
         return _observed(group, known[name], types[known[name].instance_type])

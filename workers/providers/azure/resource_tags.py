@@ -71,11 +71,11 @@ def of_installation(spec: LaunchSpec, account: AccountSettings) -> dict[str, str
     return combine([{INSTALLATION: spec.owner.installation}, account.tags], _MOST_TAGS)
 
 
-def read(found: Mapping[str, str] | None) -> dict[str, str]:
+def read(tags: Mapping[str, str] | None) -> dict[str, str]:
     """The tags as Azure returns them. None (no tags) becomes an empty dictionary."""
-    return dict(found or {})
+    return dict(tags or {})
 
 
-def of_vm(found: Mapping[str, str] | None) -> dict[str, str]:
+def of_vm(tags: Mapping[str, str] | None) -> dict[str, str]:
     """The tags of a VM, with the tenant's labels as they were."""
-    return with_labels(read(found), str)
+    return with_labels(read(tags), str)

@@ -28,5 +28,5 @@ def login_keys(spec: LaunchSpec) -> list[str]:
 def _nobodys(token: str) -> str:
     """An Ed25519 public key that is a hash, so that its private key is known to nobody."""
     parts = (b"ssh-ed25519", hashlib.sha256(f"nobody/{token}".encode()).digest())
-    blob = b"".join(len(one).to_bytes(4) + one for one in parts)
+    blob = b"".join(len(field).to_bytes(4) + field for field in parts)
     return f"ssh-ed25519 {base64.b64encode(blob).decode()} nobody"

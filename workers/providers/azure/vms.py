@@ -54,8 +54,8 @@ def from_document(vm: Document, view: Document | None, addresses: Addresses | No
     refusal = _refusal(failure)
     state = _state(provisioning, power, refusal)
     live = state in _LIVE
-    shown = addresses if addresses is not None and live else Addresses()
-    found = resource_tags.read(vm.get("tags"))
+    reported = addresses if addresses is not None and live else Addresses()
+    tags = resource_tags.read(vm.get("tags"))
     return Vm(
         id=names.join(part(vm, "name"), part(properties, "vmId")),
         region=region,
@@ -63,12 +63,12 @@ def from_document(vm: Document, view: Document | None, addresses: Addresses | No
         instance_type=part(properties, "hardwareProfile", "vmSize"),
         market=_market(properties),
         state=state,
-        tags=found,
+        tags=tags,
         launch_identity=part(vm, "name").lower(),
         launched_at=_time(properties.get("timeCreated")),
         ended_at=None if live else _time((power or failure or {}).get("time")),
-        public_ip=shown.public,
-        private_ip=shown.private,
+        public_ip=reported.public,
+        private_ip=reported.private,
         state_reason=_reason(power, failure, refusal) if state is VmState.STOPPED else None,
         interrupted=state in _EVICTED
         and provisioning != _DELETING
@@ -100,7 +100,7 @@ def _state(provisioning: str, power: Document | None, refusal: type[Refused] | N
 
 
 def _is_evicted(properties: Document, power: Document | None) -> bool:
-    """Whether Azure evicts a spot VM. VMs of earlier versions of gpulease are deleted instead, without a trace."""
+    """Whether Azure evicts a spot VM. A VM with the policy Delete disappears without a trace instead."""
     spot = properties.get("priority") == "Spot" and properties.get("evictionPolicy") == DEALLOCATE
     return spot and power is not None and power["code"].removeprefix(_POWER) in _EVICTING
 
@@ -112,10 +112,10 @@ def _reason(
 
     The code of a refused launch says more than the power state that Azure shows beside it.
     """
-    said = failure if refusal is not None else power or failure
-    if said is None:
+    status = failure if refusal is not None else power or failure
+    if status is None:
         return None
-    return {"code": _failure_code(said), "message": said.get("message") or said.get("displayStatus")}
+    return {"code": _failure_code(status), "message": status.get("message") or status.get("displayStatus")}
 
 
 def _refusal(failure: Document | None) -> type[Refused] | None:
@@ -136,7 +136,7 @@ def _failure_code(status: Document) -> str:
 
 
 def _with_prefix(statuses: Iterable[Document], prefix: str) -> Document | None:
-    return next((one for one in statuses if one.get("code", "").startswith(prefix)), None)
+    return next((status for status in statuses if status.get("code", "").startswith(prefix)), None)
 
 
 def _time(text: Any) -> datetime | None:
@@ -151,5 +151,6 @@ def agent_is_ready(view: Document) -> bool:
     """Whether the agent in the VM reports itself ready: cloud-init has then set the VM up."""
     statuses = (view.get("vmAgent") or {}).get("statuses") or ()
     return any(
-        one.get("code") == "ProvisioningState/succeeded" and one.get("displayStatus") == "Ready" for one in statuses
+        status.get("code") == "ProvisioningState/succeeded" and status.get("displayStatus") == "Ready"
+        for status in statuses
     )

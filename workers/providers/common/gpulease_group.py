@@ -59,11 +59,11 @@ def ask(config: dict[str, Any], report: dict[str, Any] | None = None) -> Any:
 
 
 def name_hosts(hosts: list[dict[str, Any]]) -> None:
-    put(HOSTS, "".join("%s slots=%d\n" % (one["private_ip"], one["gpus"] or 1) for one in hosts))
+    put(HOSTS, "".join("%s slots=%d\n" % (host["private_ip"], host["gpus"] or 1) for host in hosts))
     before, _, rest = read("/etc/hosts").partition(BEGIN)
     others = before + rest.partition(END)[2].partition("\n")[2]
     others += "\n" if others and not others.endswith("\n") else ""
-    names = "".join("%s node-%d\n" % (one["private_ip"], one["rank"]) for one in hosts)
+    names = "".join("%s node-%d\n" % (host["private_ip"], host["rank"]) for host in hosts)
     put("/etc/hosts", "%s%s\n%s%s\n" % (others, BEGIN, names, END))
 
 
@@ -115,8 +115,8 @@ def unreachable(addresses: list[str], port: int, seconds: float) -> list[str]:
     until = time.monotonic() + seconds
     with concurrent.futures.ThreadPoolExecutor(32) as pool:
         while True:
-            found = list(pool.map(lambda address: reaches(address, port), addresses))
-            addresses = [address for address, reached in zip(addresses, found) if not reached]
+            answers = list(pool.map(lambda address: reaches(address, port), addresses))
+            addresses = [address for address, reached in zip(addresses, answers) if not reached]
             if not addresses or time.monotonic() > until:
                 return addresses
             time.sleep(1)
@@ -131,35 +131,35 @@ def fetch(url: str, digest: str) -> str:
     return text.decode()
 
 
-def all_reduce(wish: dict[str, Any], group: dict[str, Any]) -> list[str]:
+def all_reduce(task_config: dict[str, Any], group: dict[str, Any]) -> list[str]:
     """The lines about the all-reduce over all GPUs. A process that hangs is killed, and is not waited for."""
-    task = {"rank": group["rank"], "addresses": [one["private_ip"] for one in group["hosts"]]}
-    task.update(port=wish["port"], secret=wish["secret"])
-    found: dict[str, Any] = {"result": "failed"}
+    task = {"rank": group["rank"], "addresses": [host["private_ip"] for host in group["hosts"]]}
+    task.update(port=task_config["port"], secret=task_config["secret"])
+    result: dict[str, Any] = {"result": "failed"}
     try:
-        command = ["nice", "-n", "19", sys.executable, "-c", fetch(wish["url"], wish["sha256"])]
+        command = ["nice", "-n", "19", sys.executable, "-c", fetch(task_config["url"], task_config["sha256"])]
         child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         try:
-            found = json.loads(child.communicate(json.dumps(task).encode(), wish["seconds"])[0])
+            result = json.loads(child.communicate(json.dumps(task).encode(), task_config["seconds"])[0])
         finally:
             child.kill()
     except (OSError, ValueError, subprocess.SubprocessError) as error:
-        found["detail"] = repr(error)[-300:]
-    print("all-reduce: %s" % json.dumps(found), flush=True)
-    gbps = [REDUCE + "_GBPS=%s" % found["gbps"]] if "gbps" in found else []
-    return ["%s=%s" % (REDUCE, found["result"]), *gbps]
+        result["detail"] = repr(error)[-300:]
+    print("all-reduce: %s" % json.dumps(result), flush=True)
+    gbps = [REDUCE + "_GBPS=%s" % result["gbps"]] if "gbps" in result else []
+    return ["%s=%s" % (REDUCE, result["result"]), *gbps]
 
 
 def write(config: dict[str, Any], group: dict[str, Any], checked: list[str]) -> tuple[list[str], dict[str, Any]]:
     """Returns the addresses of the members that the check has reached, `checked` among them, and a report for the API."""
     hosts, rank = group["hosts"], group["rank"]
-    addresses = [one["private_ip"] for one in hosts]
+    addresses = [host["private_ip"] for host in hosts]
     for edit in (lambda: name_hosts(hosts), lambda: config.get("ssh") and install_key(config["ssh"], addresses)):
         try:  # a file that cannot be edited does not stop the rest
             edit()
         except (OSError, ValueError) as error:
             print("gpulease-group: %r" % error, file=sys.stderr, flush=True)
-    others = [one["private_ip"] for one in hosts if one["rank"] != rank and one["private_ip"] not in checked]
+    others = [host["private_ip"] for host in hosts if host["rank"] != rank and host["private_ip"] not in checked]
     missing = unreachable(others, config["mesh_port"], config["mesh_seconds"])
     values = {"GROUP_ID": group["group_id"], "NODE_RANK": rank, "NNODES": len(hosts)}
     values.update(MASTER_ADDR=group["master_addr"], MASTER_PORT=group["master_port"], GPULEASE_HOSTS=HOSTS)
@@ -172,10 +172,10 @@ def write(config: dict[str, Any], group: dict[str, Any], checked: list[str]) -> 
         alone = missing or len(hosts) == 1 or (rank and has_formed(addresses[0], config["mesh_port"]))
         reduced = [REDUCE + "=unavailable"] if alone else all_reduce(config["all_reduce"], group)
     put(ENV, "".join([*("%s=%s\n" % item for item in values.items()), *(line + "\n" for line in reduced)]))
-    lost = [one["rank"] for one in hosts if one["private_ip"] in missing]
-    found = dict(line.split("=", 1) for line in reduced)
+    lost = [host["rank"] for host in hosts if host["private_ip"] in missing]
+    outcome = dict(line.split("=", 1) for line in reduced)
     report: dict[str, Any] = {"nodes": len(hosts), "mesh": values["GPULEASE_MESH"], "unreachable": lost}
-    report.update(all_reduce=found.get(REDUCE), all_reduce_gbps=float(found.get(REDUCE + "_GBPS", 0)) or None)
+    report.update(all_reduce=outcome.get(REDUCE), all_reduce_gbps=float(outcome.get(REDUCE + "_GBPS", 0)) or None)
     return [address for address in addresses if address not in missing], report
 
 

@@ -33,7 +33,7 @@ for _ in range(40):
     time.sleep(15)
 """
 _SERVICE = f"""[Unit]
-Description=Tell gpulease the SSH host keys of this VM
+Description=Report the SSH host keys of this VM to gpulease
 [Service]
 Type=oneshot
 TimeoutStartSec=900

@@ -9,7 +9,7 @@ from workers.providers.errors import ImageMissing
 _DRIVER = re.compile(r"nvidia(?:[-_ ](?:driver|open|server))*[-_ ]v?(\d{3}(?:\.\d{1,3})*)\b", re.IGNORECASE)
 
 
-def wanted(account: AccountSettings, name: str | None, driver: Driver = Driver.NVIDIA) -> str | None:
+def configured_image(account: AccountSettings, name: str | None, driver: Driver = Driver.NVIDIA) -> str | None:
     """The account's setting for the image `name`; without a name, for its default image with `driver`.
 
     `image` of an account has NVIDIA's driver for data centres. `driver_images` names images with the other drivers.

@@ -10,7 +10,7 @@ T = TypeVar("T")
 _SECONDS = 60.0
 
 
-class Recent(Generic[T]):
+class MinuteCache(Generic[T]):
     """Values by key, each for a minute. Any thread may call any method."""
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
@@ -22,7 +22,7 @@ class Recent(Generic[T]):
         """The value, or None when it was put more than a minute ago."""
         with self._lock:
             now = self._monotonic()
-            self._known = {one: entry for one, entry in self._known.items() if entry[0] > now}
+            self._known = {known_key: entry for known_key, entry in self._known.items() if entry[0] > now}
             entry = self._known.get(key)
         return None if entry is None else entry[1]
 

@@ -14,7 +14,7 @@ class Regions:
         self.failed: dict[str, ProviderError] = {}
 
     @property
-    def told(self) -> list[str]:
+    def readable(self) -> list[str]:
         """The regions that have not failed, sorted."""
         return sorted(self._asked - self.failed.keys())
 
@@ -25,5 +25,5 @@ class Regions:
             yield
         except ProviderError as error:
             self.failed[region] = error
-            if not self.told:
+            if not self.readable:
                 raise

@@ -35,9 +35,9 @@ def escaped(text: str, accepts: Callable[[str], bool], longest: int) -> str:
     characters.
     """
     parts: list[str] = []
-    for position, one in enumerate(text):
-        plain = accepts(one) and one != "=" and (one != " " or 0 < position < len(text) - 1)
-        parts.append(one if plain else f"={ord(one):X}=")
+    for position, character in enumerate(text):
+        plain = accepts(character) and character != "=" and (character != " " or 0 < position < len(text) - 1)
+        parts.append(character if plain else f"={ord(character):X}=")
     while sum(map(len, parts)) > longest:
         parts.pop()
     return "".join(parts)
@@ -48,9 +48,9 @@ def unescaped(text: str) -> str:
     return _ESCAPED.sub(_character, text)
 
 
-def _character(found: re.Match[str]) -> str:
-    character = chr(int(found[1], 16))
-    return character if is_value(character) else found[0]
+def _character(match: re.Match[str]) -> str:
+    character = chr(int(match[1], 16))
+    return character if is_value(character) else match[0]
 
 
 def label_key(key: str) -> str:
@@ -58,9 +58,9 @@ def label_key(key: str) -> str:
     return LABEL_PREFIX + key.replace("/", ":")
 
 
-def belongs(found: Mapping[str, str], owner: OwnerTags) -> bool:
+def belongs(tags: Mapping[str, str], owner: OwnerTags) -> bool:
     """Whether tags name this installation, lease and attempt."""
-    theirs = OwnerTags.parse(found)
+    theirs = OwnerTags.parse(tags)
     return theirs is not None and (theirs.installation, theirs.lease_id, theirs.n) == (
         owner.installation,
         owner.lease_id,
@@ -68,10 +68,10 @@ def belongs(found: Mapping[str, str], owner: OwnerTags) -> bool:
     )
 
 
-def with_labels(found: Mapping[str, str], read: Callable[[str], str]) -> dict[str, str]:
+def with_labels(tags: Mapping[str, str], read: Callable[[str], str]) -> dict[str, str]:
     """Tags as a cloud returns them, with labels under their own keys. `read` decodes a label's value."""
-    others = {key: value for key, value in found.items() if not key.startswith(LABEL_PREFIX)}
-    labels = {key.replace(":", "/"): read(found[key]) for key in found.keys() - others.keys()}
+    others = {key: value for key, value in tags.items() if not key.startswith(LABEL_PREFIX)}
+    labels = {key.replace(":", "/"): read(tags[key]) for key in tags.keys() - others.keys()}
     return others | labels
 
 

@@ -11,7 +11,7 @@ from app.domain.tags import OwnerTags
 from app.domain.tokens import launch_name
 from app.settings import Settings
 from app.settings.reservations import ReservationSettings
-from workers.providers.common.images import no_image, wanted
+from workers.providers.common.images import configured_image, no_image
 from workers.providers.credentials import CredentialGuard
 from workers.providers.errors import NotOffered, ProviderError
 from workers.providers.gcp import (
@@ -25,13 +25,13 @@ from workers.providers.gcp import (
     instances,
     launch,
     leftovers,
-    offered,
+    offerings,
     prices,
     quotas,
     reservations,
-    spot,
     userdata,
 )
+from workers.providers.gcp import interruptions as spot
 from workers.providers.gcp.clients import GcpClients
 from workers.providers.gcp.prices import GooglePrices
 from workers.providers.gcp.sdk import ProjectsClient
@@ -48,12 +48,12 @@ from workers.providers.types import (
     Limits,
     ListingPage,
     ObservedReservation,
-    Offered,
     Params,
     PartPrice,
     PricePage,
     Prices,
     ProviderEvent,
+    ProviderOffering,
     ServiceQuota,
     Slot,
     Vm,
@@ -107,9 +107,9 @@ class GcpProvider:
         """Sends later requests to Compute Engine only with access tokens that were verified for `identity`."""
         self._guard.trust(identity)
 
-    def offered(self, region: str) -> Sequence[Offered]:
+    def offered(self, region: str) -> Sequence[ProviderOffering]:
         """Catalogue types by zone. A type without networks for its GPUs there has no network fabric."""
-        return list(offered.by_zone(self._clients, catalogue.load(), self._account, region))
+        return list(offerings.by_zone(self._clients, catalogue.load(), self._account, region))
 
     def prices(self, region: str) -> Prices:
         """The price of each type, on demand and spot, as the sum of the prices of its parts."""
@@ -157,11 +157,11 @@ class GcpProvider:
         if name not in known.types:
             return None
         kind, machine = known.types[name], known.machines[name]
-        return offered.in_zone(kind, machine, self._account, reservation.region, reservation.zone)
+        return offerings.in_zone(kind, machine, self._account, reservation.region, reservation.zone)
 
     def image(self, region: str, name: str | None = None, driver: Driver = Driver.NVIDIA) -> Image:  # noqa: ARG002  images are the same in all regions
         """The newest image of a public family, or the pinned image; see `images`."""
-        pin = wanted(self._account, name, driver)
+        pin = configured_image(self._account, name, driver)
         if pin is None and driver is not Driver.NVIDIA:
             raise no_image(self._account.name, driver)
         return images.resolve(self._clients, pin)

@@ -132,7 +132,7 @@ def _left_behind(
     clients: GcpClients, region: str, params: Params, parent: Operation, inserts: Mapping[str, Operation]
 ) -> Mapping[int, Vm]:
     """The VMs of the batch that Google lists, by slot, if a failed operation may have left some. Raises OutcomeUnknown."""
-    if not any(operations.leaves_doubt(one) for one in (parent, *inserts.values())):
+    if not any(operations.leaves_doubt(operation) for operation in (parent, *inserts.values())):
         return {}
     try:
         return _listed(clients, region, params)
@@ -144,7 +144,7 @@ def _left_behind(
 def _cause(refusals: Iterable[ProviderError]) -> ProviderError:
     """What explains a call without any VM: a quota first, because fewer VMs may fit into it."""
     causes = list(refusals)
-    return next((one for one in causes if isinstance(one, ProviderQuotaExceeded)), causes[0])
+    return next((refusal for refusal in causes if isinstance(refusal, ProviderQuotaExceeded)), causes[0])
 
 
 def outcome(
@@ -190,7 +190,10 @@ def outcome(
 
 
 def _type_name(properties: Mapping[str, Any]) -> str:
-    gpus = {one["acceleratorType"]: int(one["acceleratorCount"]) for one in properties.get("guestAccelerators", ())}
+    gpus = {
+        accelerator["acceleratorType"]: int(accelerator["acceleratorCount"])
+        for accelerator in properties.get("guestAccelerators", ())
+    }
     return catalogue.load().name_of(properties["machineType"], gpus)
 
 
@@ -198,8 +201,8 @@ def _all_created(parent: Operation) -> int | None:
     """How many VMs a finished call has created, None as long as Google may create more."""
     if parent.status != operations.DONE:
         return None
-    found = parent.instances_bulk_insert_operation_metadata.per_location_status.values()
-    return sum(one.created_vm_count for one in found) if found else None
+    statuses = parent.instances_bulk_insert_operation_metadata.per_location_status.values()
+    return sum(status.created_vm_count for status in statuses) if statuses else None
 
 
 def find(clients: GcpClients, region: str, params: Params) -> dict[int, Vm]:
@@ -227,7 +230,9 @@ def _fates(clients: GcpClients, region: str, params: Params, batch: str, hidden:
     if parent is None:
         return {}
     inserts = operations.of_group(clients, zone, parent.operation_group_id)
-    ids = [Id(zone, name, str(one.target_id)) for name, one in inserts.items() if name in hidden and one.target_id]
+    ids = [
+        Id(zone, name, str(insert.target_id)) for name, insert in inserts.items() if name in hidden and insert.target_id
+    ]
     histories, failed = operations.of_vms(clients, ids)
     for error in failed.values():
         raise error

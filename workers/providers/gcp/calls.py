@@ -12,35 +12,35 @@ NAMES_PER_CALL = 50
 _ZONES = "zones/"
 
 
-class Scoped(NamedTuple):
+class ScopedPage(NamedTuple):
     """One page of an aggregated list, of all regions or of one.
 
-    `found`: pairs of a zone and its content. `unreachable`: the zones that Google could not read.
+    `zones`: pairs of a zone and its content. `unreachable`: the zones that Google could not read.
     """
 
-    found: Sequence[tuple[str, Any]]
+    zones: Sequence[tuple[str, Any]]
     unreachable: frozenset[str]
 
 
-def everywhere(page: Any) -> Scoped:
+def everywhere(page: Any) -> ScopedPage:
     """One page of an aggregated list, for all zones.
 
     Raises OutcomeUnknown for an incomplete list that does not name the missing zones.
     """
     zones, lost = _read(page)
-    return Scoped(zones, frozenset(map(last, lost)))
+    return ScopedPage(zones, frozenset(map(last, lost)))
 
 
-def scoped(page: Any, region: str) -> Scoped:
+def scoped(page: Any, region: str) -> ScopedPage:
     """One page of an aggregated list, for one region.
 
     Raises OutcomeUnknown when more than single zones is unreachable, because nothing is then known of the region.
     """
     zones, lost = _read(page)
     if any(_ZONES not in scope and last(scope) in {region, "global"} for scope in lost):
-        raise OutcomeUnknown(f"{region} is out of reach for a list", code="UNREACHABLE")
+        raise OutcomeUnknown(f"{region} is unreachable for a list", code="UNREACHABLE")
     here = [(zone, content) for zone, content in zones if in_region(zone, region)]
-    return Scoped(here, frozenset(last(scope) for scope in lost if in_region(last(scope), region)))
+    return ScopedPage(here, frozenset(last(scope) for scope in lost if in_region(last(scope), region)))
 
 
 def _read(page: Any) -> tuple[list[tuple[str, Any]], set[str]]:
@@ -60,7 +60,7 @@ def complete(page: Any, region: str) -> Sequence[tuple[str, Any]]:
     """As `scoped`, for a caller that relies on an empty answer. Raises OutcomeUnknown for an unreachable zone."""
     zones, unreachable = scoped(page, region)
     if unreachable:
-        raise OutcomeUnknown(f"out of reach: {', '.join(sorted(unreachable))}", code="UNREACHABLE")
+        raise OutcomeUnknown(f"unreachable: {', '.join(sorted(unreachable))}", code="UNREACHABLE")
     return zones
 
 

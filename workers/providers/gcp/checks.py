@@ -12,8 +12,8 @@ from workers.providers.gcp.clients import PRICES_SCOPE, GcpClients
 from workers.providers.gcp.rights import RESERVATION_RIGHTS, RIGHTS
 from workers.providers.gcp.sdk import ProjectsClient, RegionsClient
 from workers.providers.gcp.settings import GcpAccount
-from workers.providers.interfaces import Provider
-from workers.providers.types import Offered
+from workers.providers.ports import Provider
+from workers.providers.types import ProviderOffering
 
 _PUBLIC = "https://cloudresourcemanager.googleapis.com"
 _SCOPE = "https://www.googleapis.com/auth/cloud-platform.read-only"
@@ -76,33 +76,33 @@ def _read_price_list(clients: GcpClients, account: GcpAccount) -> str:
 
 def _check_project_quota(clients: GcpClients) -> Iterator[AccountCheck]:
     try:
-        shown = clients.ask(clients.of(ProjectsClient).get).quotas
+        limits = clients.ask(clients.of(ProjectsClient).get).quotas
     except ProviderError as error:
         yield refused(CheckSubject.QUOTA, quotas.OVERALL, error, "add compute.projects.get to the role")
         return
-    yield from quotas.check_overall(shown)
+    yield from quotas.check_overall(limits)
 
 
 def of_region(provider: Provider, clients: GcpClients, account: GcpAccount, region: str) -> Iterator[AccountCheck]:
     """What concerns one region."""
     try:
-        shown: Any = clients.ask(clients.of(RegionsClient).get, region=region)
+        described: Any = clients.ask(clients.of(RegionsClient).get, region=region)
     except ProviderError as error:
         yield refused(CheckSubject.REGION, region, error, _REGION)
         return
-    offered, check = _check_offerings(provider, region, str(shown.status))
+    offered, check = _check_offerings(provider, region, str(described.status))
     yield check
     yield from subnet_checks.check_subnetwork(clients, account, region)
     yield from subnet_checks.check_gpu_networks(clients, account, region)
-    yield from quotas.check_region(shown.quotas, offered, region)
+    yield from quotas.check_region(described.quotas, offered, region)
 
 
-def _check_offerings(provider: Provider, region: str, status: str) -> tuple[Sequence[Offered], AccountCheck]:
+def _check_offerings(provider: Provider, region: str, status: str) -> tuple[Sequence[ProviderOffering], AccountCheck]:
     try:
         offered = provider.offered(region)
     except ProviderError as error:
         return [], refused(CheckSubject.REGION, region, error, "add compute.machineTypes.list to the role")
     if not offered:
         return [], failed(CheckSubject.REGION, region, "no GPU type of the catalogue is offered here", _REGION)
-    types, zones = {one.type.name for one in offered}, {one.zone for one in offered}
+    types, zones = {offer.type.name for offer in offered}, {offer.zone for offer in offered}
     return offered, passed(CheckSubject.REGION, region, f"{status}, {len(types)} GPU types in {len(zones)} zones")

@@ -34,19 +34,19 @@ def write(clients: GcpClients, region: str, labels: Mapping[str, Mapping[str, st
     Labels are replaced as a whole, under the fingerprint of those that were read: OutcomeUnknown when somebody else has changed
     them meanwhile.
     """
-    found, failed = instances.with_ids(clients, region, labels)
-    shown = {str(vm): (vm, instance) for vm, instance in found.items()}
+    instances_by_id, failed = instances.with_ids(clients, region, labels)
+    by_id = {str(vm): (vm, instance) for vm, instance in instances_by_id.items()}
 
     def label(vm_id: str) -> bool:
-        if vm_id not in shown:
+        if vm_id not in by_id:
             parsed = Id.parse(vm_id)
             unread = failed.get(parsed.zone) if parsed is not None else None
             raise unread or NotFound(f"no label written: Google does not show {vm_id}", code="notFound")
-        _label_vm(clients, *shown[vm_id], labels[vm_id])
+        _label_vm(clients, *by_id[vm_id], labels[vm_id])
         return True
 
     vms = each(labels, label)
-    held = {f"{shown[vm][0].zone}/{last(disk.source)}": vm for vm in vms.done for disk in shown[vm][1].disks}
+    held = {f"{by_id[vm][0].zone}/{last(disk.source)}": vm for vm in vms.done for disk in by_id[vm][1].disks}
     disks, unlisted = _disks(clients, held)
 
     def label_disk(place: str) -> bool:

@@ -91,8 +91,8 @@ _CODES: Mapping[type[ProviderError], tuple[str, ...]] = {
     ),
 }
 
-REASONS: Mapping[str, type[ProviderError]] = {one: error for error, names in _REASONS.items() for one in names}
-CODES: Mapping[str, type[ProviderError]] = {one: error for error, names in _CODES.items() for one in names}
+REASONS: Mapping[str, type[ProviderError]] = {name: error for error, names in _REASONS.items() for name in names}
+CODES: Mapping[str, type[ProviderError]] = {name: error for error, names in _CODES.items() for name in names}
 STATUSES: Mapping[int, type[ProviderError]] = {
     400: InvalidSpec,
     401: CredentialsRejected,

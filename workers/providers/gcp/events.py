@@ -22,14 +22,14 @@ def receive(clients: GcpClients, subscription: str | None) -> list[ProviderEvent
         return []
     answer = clients.pubsub(f"{subscription}:pull", {"maxMessages": _MOST})
     return [
-        ProviderEvent(receipt=one["ackId"], regions=regions(one.get("message", {}).get("data", "")))
-        for one in answer.get("receivedMessages", ())
+        ProviderEvent(receipt=message["ackId"], regions=regions(message.get("message", {}).get("data", "")))
+        for message in answer.get("receivedMessages", ())
     ]
 
 
 def acknowledge(clients: GcpClients, subscription: str | None, used: Sequence[ProviderEvent]) -> None:
     """What is not acknowledged comes again. Raises ProviderError."""
-    clients.pubsub(f"{subscription}:acknowledge", {"ackIds": [one.receipt for one in used]})
+    clients.pubsub(f"{subscription}:acknowledge", {"ackIds": [event.receipt for event in used]})
 
 
 def regions(data: str) -> frozenset[str]:

@@ -17,7 +17,7 @@ import structlog
 
 from app.domain import tags
 from app.domain.offerings import Market
-from workers.providers.common.recent import Recent
+from workers.providers.common.recent import MinuteCache
 from workers.providers.common.tags import group_tag, shared_tag
 from workers.providers.errors import (
     CredentialsRejected,
@@ -105,7 +105,7 @@ class GcpGroupResources:
     """Creates what VMs share. Remembers for a minute that it exists, so that many VMs cost few calls."""
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
-        self._known: Recent[bool] = Recent(monotonic)
+        self._known: MinuteCache[bool] = MinuteCache(monotonic)
 
     @contextmanager
     def ensure(self, clients: GcpClients, region: str, params: Params) -> Iterator[None]:
@@ -137,10 +137,10 @@ class GcpGroupResources:
             raise NotReady(error.message, code=error.code, retry_after=_NOT_READY_SECONDS) from None
 
 
-def _make_separation(clients: GcpClients, wanted: Params) -> None:
+def _make_separation(clients: GcpClients, parameters: Params) -> None:
     """Creates the rule that denies traffic between VMs. Raises InvalidSpec when somebody has changed it: no VM starts then."""
     with fitting():
-        rule: Any = Firewall.from_json(json.dumps(wanted))
+        rule: Any = Firewall.from_json(json.dumps(parameters))
     existing = _make_rule(clients, rule)
     if existing is not None and (existing.disabled or not existing.denied or existing.priority > rule.priority):
         message = f"firewall rule {rule.name} does not separate VMs any more: delete it, and gpulease creates it again"
@@ -188,16 +188,16 @@ def _make_policy(clients: GcpClients, region: str, policy: ResourcePolicy) -> No
 
 def _require_same_group(theirs: str, ours: str, name: str) -> None:
     """What has the name and belongs to another installation or group is never used."""
-    found, wanted = firewall.described_owner(theirs), firewall.described_owner(ours)
-    if any(found.get(key) != wanted.get(key) for key in (tags.INSTALLATION, tags.GROUP)):
+    their_owner, our_owner = firewall.described_owner(theirs), firewall.described_owner(ours)
+    if any(their_owner.get(key) != our_owner.get(key) for key in (tags.INSTALLATION, tags.GROUP)):
         raise OutcomeUnknown(f"{name} exists and is not ours", code="alreadyExists")
 
 
 def placement_policies(clients: GcpClients, region: str) -> Iterator[tuple[str, Mapping[str, str]]]:
     """Name and owner of the groups' placement policies in a region. Without the right to read them there are none of ours."""
-    wanted = f'name eq "{firewall.PREFIX}group-[0-9a-z]+"'
+    name_filter = f'name eq "{firewall.PREFIX}group-[0-9a-z]+"'
     try:
-        for page in clients.pages(clients.of(ResourcePoliciesClient).list, region=region, filter=wanted):
+        for page in clients.pages(clients.of(ResourcePoliciesClient).list, region=region, filter=name_filter):
             for policy in page.items:
                 yield policy.name, firewall.described_owner(policy.description)
     except CredentialsRejected as error:

@@ -41,13 +41,13 @@ def _image(clients: GcpClients, path: str) -> Image:
     project, family, name = match.groups()
     client = clients.of(ImagesClient)
     if family:
-        found = clients.ask(client.get_from_family, project=project, family=name)
+        image = clients.ask(client.get_from_family, project=project, family=name)
     else:
-        found = clients.ask(client.get, project=project, image=name)
+        image = clients.ask(client.get, project=project, image=name)
     return Image(
-        id=f"projects/{project}/global/images/{found.name}",
-        name=found.name,
-        disk_gib=int(found.disk_size_gb),
-        driver_version=driver_version(found.name, found.family, found.description),
-        nic_type=_GVNIC if any(one.type_ == _GVNIC for one in found.guest_os_features) else None,
+        id=f"projects/{project}/global/images/{image.name}",
+        name=image.name,
+        disk_gib=int(image.disk_size_gb),
+        driver_version=driver_version(image.name, image.family, image.description),
+        nic_type=_GVNIC if any(feature.type_ == _GVNIC for feature in image.guest_os_features) else None,
     )

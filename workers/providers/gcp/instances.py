@@ -36,11 +36,11 @@ def listed(clients: GcpClients, regions: frozenset[str], installation: str) -> I
     for page in clients.pages(clients.of(InstancesClient).aggregated_list, filter=label_filter):
         vms: list[Vm] = []
         lost: frozenset[str] = frozenset()
-        for region in scan.told:
+        for region in scan.readable:
             with scan.reading(region):
                 zones, unreachable = scoped(page, region)
-                shown, odd = _read(zones)
-                explained, silent = _explained(clients, region, shown)
+                readable, odd = _read(zones)
+                explained, silent = _explained(clients, region, readable)
                 vms += explained
                 lost |= unreachable | odd | silent.keys()
         yield ListingPage(vms=vms, unreachable=lost, failed=dict(scan.failed))
@@ -64,9 +64,9 @@ def _of_all_zones(page: Any) -> ListingPage:
 
 def _read(zones: Sequence[tuple[str, Any]]) -> tuple[list[Vm], frozenset[str]]:
     """The VMs of a page, and the zones with a VM that cannot be read."""
-    shown = {f"{zone}/{vm.name}": (zone, vm) for zone, scope in zones for vm in scope.instances}
-    read, failed = ask_each(shown, lambda key: from_instance(shown[key][1], region_of(shown[key][0])))
-    return list(read.values()), frozenset(shown[key][0] for key in failed)
+    by_place = {f"{zone}/{vm.name}": (zone, vm) for zone, scope in zones for vm in scope.instances}
+    read, failed = ask_each(by_place, lambda key: from_instance(by_place[key][1], region_of(by_place[key][0])))
+    return list(read.values()), frozenset(by_place[key][0] for key in failed)
 
 
 def _explained(clients: GcpClients, region: str, vms: Sequence[Vm]) -> tuple[list[Vm], Mapping[str, ProviderError]]:
@@ -99,13 +99,13 @@ def with_ids(
     return {key: instance for instances in answers.values() for key, instance in instances.items()}, failed
 
 
-def _in_zone(clients: GcpClients, zone: str, wanted: Collection[Id]) -> Mapping[Id, Instance]:
+def _in_zone(clients: GcpClients, zone: str, ids: Collection[Id]) -> Mapping[Id, Instance]:
     """Reads one list per fifty VMs."""
     instances: dict[Id, Instance] = {}
-    for chunk in chunks(sorted({vm.name for vm in wanted}), NAMES_PER_CALL):
+    for chunk in chunks(sorted({vm.name for vm in ids}), NAMES_PER_CALL):
         for page in clients.pages(clients.of(InstancesClient).list, zone=zone, filter=either("name", chunk)):
-            shown = ((Id(zone, instance.name, str(instance.id)), instance) for instance in page.items)
-            instances.update((key, instance) for key, instance in shown if key in wanted)
+            listed_instances = ((Id(zone, instance.name, str(instance.id)), instance) for instance in page.items)
+            instances.update((key, instance) for key, instance in listed_instances if key in ids)
     return instances
 
 
@@ -116,12 +116,13 @@ def get(clients: GcpClients, region: str, vm_ids: Sequence[str]) -> dict[str, Vm
     as unknown to Google, or as refused.
     """
     ids = {vm_id for vm_id in map(Id.parse, vm_ids) if vm_id is not None and in_region(vm_id.zone, region)}
-    shown, failed = with_ids(clients, region, vm_ids)
+    listed_vms, failed = with_ids(clients, region, vm_ids)
     read, odd = ask_each(
-        {str(key): key for key in shown}, lambda vm_id: from_instance(shown[cast(Id, Id.parse(vm_id))], region)
+        {str(key): key for key in listed_vms},
+        lambda vm_id: from_instance(listed_vms[cast(Id, Id.parse(vm_id))], region),
     )
     explained, unexplained = _explained(clients, region, list(read.values()))
-    histories, silent = operations.of_vms(clients, (vm for vm in ids.difference(shown) if vm.zone not in failed))
+    histories, silent = operations.of_vms(clients, (vm for vm in ids.difference(listed_vms) if vm.zone not in failed))
     fates = {str(key): operations.fate(key, region, history) for key, history in histories.items()}
     unsure = {
         str(key): key
@@ -158,9 +159,9 @@ def find(clients: GcpClients, region: str, name: str, owner: OwnerTags) -> Vm | 
 
     If Google lists no VM of this name, returns the VM as its operations describe it: only this launch uses the name.
     """
-    shown = named(clients, region, name)
-    if shown:
-        return next((vm for vm in shown if resource_tags.belongs(vm.tags, owner)), None)
+    listed_vms = named(clients, region, name)
+    if listed_vms:
+        return next((vm for vm in listed_vms if resource_tags.belongs(vm.tags, owner)), None)
     histories = operations.of_name(clients, region, name)
     fates = (settled(clients, region, key, history) for key, history in histories.items())
     return next((vm for vm in fates if vm is not None), None)

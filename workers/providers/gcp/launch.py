@@ -11,7 +11,7 @@ from app.domain.offerings import Market
 from app.domain.tokens import launch_name
 from app.settings.reservations import ReservationSettings
 from workers.providers.errors import OutcomeUnknown, ProviderError
-from workers.providers.gcp import disks, firewall, groups, instances, interfaces, operations, resource_tags, userdata
+from workers.providers.gcp import disks, firewall, groups, instances, nics, operations, resource_tags, userdata
 from workers.providers.gcp.catalogue import Machine
 from workers.providers.gcp.clients import GcpClients
 from workers.providers.gcp.errors import creating, fitting
@@ -44,7 +44,7 @@ def plan(spec: LaunchSpec, account: GcpAccount, machine: Machine) -> Params:
     network = network_of(account)
     labels = resource_tags.of(spec, account)
     group, policies = groups.shared_name(spec), groups.policies(spec, account, machine)
-    gpu_networks = interfaces.gpu_networks(spec, account, machine)
+    gpu_networks = nics.gpu_networks(spec, account, machine)
     instance = {
         "name": name,
         "description": described(spec.token),
@@ -52,7 +52,7 @@ def plan(spec: LaunchSpec, account: GcpAccount, machine: Machine) -> Params:
         "labels": labels,
         "tags": {"items": [name, firewall.VM_TAG, *([group] if group is not None else [])]},
         "disks": disks.plan(spec, account, vm_name=name, boot_disk=machine.boot_disk, labels=labels),
-        "networkInterfaces": interfaces.plan(spec, account, machine, network),
+        "networkInterfaces": nics.plan(spec, account, machine, network),
         "metadata": {"items": userdata.items(spec)},
         "scheduling": _scheduling(spec, reservation),
         **_identity(account),

@@ -27,15 +27,15 @@ _LEASES_PER_CALL = 50
 def of_leases(clients: GcpClients, region: str, installation: str, lease_ids: Sequence[str] | None) -> Leftovers:
     """Those of these leases, or of the whole installation when None; `in_use` while a VM has them."""
     filters = list(_filters(installation, lease_ids))
-    found: list[Leftover] = []
+    leftovers: list[Leftover] = []
     lost: frozenset[str] = frozenset()
-    for wanted in filters:
-        for page in clients.pages(clients.of(DisksClient).aggregated_list, filter=wanted):
+    for label_filter in filters:
+        for page in clients.pages(clients.of(DisksClient).aggregated_list, filter=label_filter):
             scopes, unreachable = scoped(page, region)
-            found += [one for zone, scope in scopes for one in _disks(scope, zone, region, installation)]
+            leftovers += [disk for zone, scope in scopes for disk in _disks(scope, zone, region, installation)]
             lost |= unreachable
-    found += _free(clients, region, installation, lease_ids, filters)
-    return Leftovers(found=found, unreachable=lost)
+    leftovers += _free(clients, region, installation, lease_ids, filters)
+    return Leftovers(resources=leftovers, unreachable=lost)
 
 
 def _filters(installation: str, lease_ids: Sequence[str] | None) -> Iterator[str]:
@@ -43,7 +43,7 @@ def _filters(installation: str, lease_ids: Sequence[str] | None) -> Iterator[str
     if lease_ids is None:
         yield resource_tags.having(tags.INSTALLATION, installation)
         return
-    for chunk in chunks([resource_tags.exact(one) for one in lease_ids], _LEASES_PER_CALL):
+    for chunk in chunks([resource_tags.exact(lease_id) for lease_id in lease_ids], _LEASES_PER_CALL):
         yield either(f"labels.{tags.LEASE}", chunk)
 
 
@@ -55,8 +55,8 @@ def _disks(scope: Any, zone: str, region: str, installation: str) -> Iterator[Le
 
 
 def _disk(disk: Disk, zone: str, region: str) -> Leftover:
-    one = str(Id(zone, disk.name, str(disk.id)))
-    return Leftover(kind=VOLUME, id=one, region=region, tags=dict(disk.labels), in_use=bool(disk.users))
+    disk_id = str(Id(zone, disk.name, str(disk.id)))
+    return Leftover(kind=VOLUME, id=disk_id, region=region, tags=dict(disk.labels), in_use=bool(disk.users))
 
 
 def _free(
@@ -69,8 +69,8 @@ def _free(
     rules = [(RULE, rule_id, rule.target_tags, owner) for rule_id, rule, owner in firewall.of_account(clients)]
     policies = [(POLICY, name, [name], owner) for name, owner in groups.placement_policies(clients, region)]
     ours = [
-        (kind, one, vm_tags, owner)
-        for kind, one, vm_tags, owner in (*rules, *policies)
+        (kind, resource_id, vm_tags, owner)
+        for kind, resource_id, vm_tags, owner in (*rules, *policies)
         if owner.get(tags.INSTALLATION) == installation and (lease_ids is None or owner.get(tags.LEASE) in lease_ids)
     ]
     if not ours:
@@ -80,15 +80,15 @@ def _free(
         for key in (tags.BATCH, tags.GROUP)
         for chunk in chunks(sorted({owner[key] for *_, owner in ours if key in owner}), _LEASES_PER_CALL)
     ]
-    used = {tag for wanted in (*filters, *further) for tag in _tags_in_use(clients, wanted)}
-    for kind, one, vm_tags, owner in ours:
+    used = {tag for label_filter in (*filters, *further) for tag in _tags_in_use(clients, label_filter)}
+    for kind, resource_id, vm_tags, owner in ours:
         in_use = not used.isdisjoint(vm_tags)
-        yield Leftover(kind=kind, id=one, region=region, tags=owner, in_use=in_use, free=True)
+        yield Leftover(kind=kind, id=resource_id, region=region, tags=owner, in_use=in_use, free=True)
 
 
-def _tags_in_use(clients: GcpClients, wanted: str) -> Iterator[str]:
+def _tags_in_use(clients: GcpClients, label_filter: str) -> Iterator[str]:
     """Network tags of the VMs of all regions."""
-    for page in clients.pages(clients.of(InstancesClient).aggregated_list, filter=wanted):
+    for page in clients.pages(clients.of(InstancesClient).aggregated_list, filter=label_filter):
         for scope in page.items.values():
             for instance in scope.instances:
                 yield from instance.tags.items
@@ -107,8 +107,8 @@ def remove(clients: GcpClients, leftover: Leftover) -> None:
         raise NotFound(f"{leftover.id} names no disk", code="notFound")
     client = clients.of(DisksClient)
     try:
-        found = clients.ask(client.get, zone=disk.zone, disk=disk.name)
-        if str(found.id) == disk.number:
+        existing = clients.ask(client.get, zone=disk.zone, disk=disk.name)
+        if str(existing.id) == disk.number:
             clients.ask(client.delete_unary, zone=disk.zone, disk=disk.name)
     except NotFound:
         return

@@ -32,7 +32,7 @@ def problem(operation: Operation) -> ProviderError | None:
     if operation.status != DONE:
         return None
     errors = list(operation.error.errors)
-    for named in [one for one in errors if one.code != MIN_COUNT] or errors:
+    for named in [error for error in errors if error.code != MIN_COUNT] or errors:
         return refusal(named.code, named.message)
     status = operation.http_error_status_code
     return refusal(str(status), operation.http_error_message) if status else None
@@ -58,13 +58,13 @@ def insert_failure(operation: Operation) -> ProviderError | None:
 def leaves_doubt(operation: Operation) -> bool:
     """Whether an insert operation has failed in a way that may have left a VM. One of several errors suffices."""
     return operation.status == DONE and any(
-        may_have_inserted(refusal(one.code, one.message)) for one in operation.error.errors
+        may_have_inserted(refusal(error.code, error.message)) for error in operation.error.errors
     )
 
 
 def ends_in_doubt(operations: Iterable[Operation]) -> bool:
     """As `leaves_doubt`, for the operations of one VM."""
-    return any(one.operation_type == INSERT and leaves_doubt(one) for one in operations)
+    return any(operation.operation_type == INSERT and leaves_doubt(operation) for operation in operations)
 
 
 def of_vms(
@@ -108,17 +108,19 @@ def of_name(clients: GcpClients, region: str, name: str) -> Mapping[Id, list[Ope
 
 def of_group(clients: GcpClients, zone: str, group: str) -> Mapping[str, Operation]:
     """The operations by VM name with which instances.bulkInsert creates its VMs. `group`: their operationGroupId."""
-    found: dict[str, Operation] = {}
+    inserts: dict[str, Operation] = {}
     for page in clients.pages(clients.of(ZoneOperationsClient).list, zone=zone, filter=f'operationGroupId = "{group}"'):
-        found |= {last(one.target_link): one for one in page.items if one.operation_type == INSERT}
-    return found
+        inserts |= {
+            last(operation.target_link): operation for operation in page.items if operation.operation_type == INSERT
+        }
+    return inserts
 
 
 def of_request(clients: GcpClients, zone: str, request_id: str) -> Operation | None:
     """The operation of a call with this request id, or None."""
-    wanted = f'clientOperationId = "{request_id}"'
-    pages = clients.pages(clients.of(ZoneOperationsClient).list, zone=zone, filter=wanted)
-    return next((one for page in pages for one in page.items), None)
+    request_filter = f'clientOperationId = "{request_id}"'
+    pages = clients.pages(clients.of(ZoneOperationsClient).list, zone=zone, filter=request_filter)
+    return next((operation for page in pages for operation in page.items), None)
 
 
 def preemptions(clients: GcpClients, regions: frozenset[str]) -> Iterator[Operation]:
@@ -129,12 +131,12 @@ def preemptions(clients: GcpClients, regions: frozenset[str]) -> Iterator[Operat
     return _aggregated(clients, regions, f'operationType = "{PREEMPTED}"')
 
 
-def _aggregated(clients: GcpClients, regions: frozenset[str], wanted: str) -> Iterator[Operation]:
+def _aggregated(clients: GcpClients, regions: frozenset[str], operation_filter: str) -> Iterator[Operation]:
     scan = Regions(regions)
-    for page in clients.pages(clients.of(GlobalOperationsClient).aggregated_list, filter=wanted):
-        for region in scan.told:
+    for page in clients.pages(clients.of(GlobalOperationsClient).aggregated_list, filter=operation_filter):
+        for region in scan.readable:
             with scan.reading(region):
-                for _, scope in scoped(page, region).found:
+                for _, scope in scoped(page, region).zones:
                     yield from scope.operations
 
 

@@ -97,10 +97,10 @@ class GooglePrices:
 
 def everywhere(clients: GcpClients, endpoint: str | None, catalogue: GcpCatalogue, now: datetime) -> GooglePrices:
     """Of the types whose parts all have exactly one price in a region, in the markets that they are sold in."""
-    found = _rates(clients, (endpoint or PUBLIC).rstrip("/") + PATH, now)
+    published = _rates(clients, (endpoint or PUBLIC).rstrip("/") + PATH, now)
     sums = {
         (region, name, market): _sum(kind, market, rates)
-        for region, rates in found.types.items()
+        for region, rates in published.types.items()
         for name, kind in catalogue.types.items()
         for market in LISTED_MARKETS
         if market in catalogue.markets[name]
@@ -108,7 +108,7 @@ def everywhere(clients: GcpClients, endpoint: str | None, catalogue: GcpCatalogu
     types = {key: Price(per_hour=price, as_of=now, source=SOURCE) for key, price in sums.items() if price is not None}
     parts = {
         key: PartPrice(usd=next(iter(amounts)), as_of=now, source=SOURCE)
-        for key, amounts in found.parts.items()
+        for key, amounts in published.parts.items()
         if len(amounts) == 1
     }
     return GooglePrices(types=types, parts=parts)
@@ -128,14 +128,14 @@ def _sum(kind: InstanceType, market: Market, rates: _Rates) -> Decimal | None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class _PublishedRates:
     """What a list says. `types`, by region: USD for an hour of one core, GiB or GPU. `parts`, by region and kind."""
 
     types: Mapping[str, _Rates]
     parts: Mapping[tuple[str, str], set[Decimal]]
 
 
-def _rates(clients: GcpClients, url: str, now: datetime) -> _Found:
+def _rates(clients: GcpClients, url: str, now: datetime) -> _PublishedRates:
     """More than one price of a name: which one counts is not known."""
     rates: dict[str, dict[tuple[str, Market], set[Decimal]]] = defaultdict(lambda: defaultdict(set))
     parts: dict[tuple[str, str], set[Decimal]] = defaultdict(set)
@@ -149,7 +149,7 @@ def _rates(clients: GcpClients, url: str, now: datetime) -> _Found:
         if match is not None and market is not None:
             for region in sku.get("serviceRegions", ()):
                 rates[region][match[1], market].update(_usd(sku, now))
-    return _Found(types=rates, parts=parts)
+    return _PublishedRates(types=rates, parts=parts)
 
 
 def _part_kind(sku: Mapping[str, Any]) -> str | None:

@@ -9,7 +9,7 @@ from workers.providers.common.batch import answered
 from workers.providers.common.checks import check_quota, not_checked, plain
 from workers.providers.gcp.clients import GcpClients
 from workers.providers.gcp.sdk import ProjectsClient, Quota, RegionsClient
-from workers.providers.types import Offered, ServiceQuota
+from workers.providers.types import ProviderOffering, ServiceQuota
 
 OVERALL = "GPUS_ALL_REGIONS"
 _PREFIXES = ("NVIDIA_", "PREEMPTIBLE_NVIDIA_")
@@ -47,17 +47,21 @@ def read(clients: GcpClients, region: str) -> list[ServiceQuota]:
         "region": lambda: _of_region(clients, region),
         "project": lambda: _of_project(clients, region),
     }
-    return [quota for quotas in answered(questions, lambda one: questions[one]()).values() for quota in quotas]
+    return [
+        quota for quotas in answered(questions, lambda question: questions[question]()).values() for quota in quotas
+    ]
 
 
 def _of_region(clients: GcpClients, region: str) -> list[ServiceQuota]:
     quotas = clients.ask(clients.of(RegionsClient).get, region=region).quotas
-    return list(_limits(region, (one for one in quotas if one.metric.startswith(_PREFIXES) or one.metric in _OTHERS)))
+    return list(
+        _limits(region, (quota for quota in quotas if quota.metric.startswith(_PREFIXES) or quota.metric in _OTHERS))
+    )
 
 
 def _of_project(clients: GcpClients, region: str) -> list[ServiceQuota]:
     quotas = clients.ask(clients.of(ProjectsClient).get).quotas
-    return list(_limits(region, (one for one in quotas if one.metric == OVERALL)))
+    return list(_limits(region, (quota for quota in quotas if quota.metric == OVERALL)))
 
 
 def _limits(region: str, quotas: Iterable[Quota]) -> Iterator[ServiceQuota]:
@@ -72,15 +76,15 @@ def _limits(region: str, quotas: Iterable[Quota]) -> Iterator[ServiceQuota]:
         )
 
 
-def check_overall(shown: Iterable[Quota]) -> Iterator[AccountCheck]:
+def check_overall(quotas: Iterable[Quota]) -> Iterator[AccountCheck]:
     """The quota over all regions and models."""
     fix = _CONSOLE.format(metric=OVERALL, place="global")
-    yield from (_check(quota, 1, fix) for quota in shown if quota.metric == OVERALL)
+    yield from (_check(quota, 1, fix) for quota in quotas if quota.metric == OVERALL)
 
 
-def check_region(shown: Iterable[Quota], offered: Iterable[Offered], region: str) -> Iterator[AccountCheck]:
+def check_region(quotas: Iterable[Quota], offered: Iterable[ProviderOffering], region: str) -> Iterator[AccountCheck]:
     """The quota of each family and market that the region offers."""
-    reported = {quota.metric: quota for quota in shown}
+    reported = {quota.metric: quota for quota in quotas}
     for metric, least in _smallest(offered).items():
         if metric in reported:
             yield _check(reported[metric], least, _CONSOLE.format(metric=metric, place=region))
@@ -88,14 +92,14 @@ def check_region(shown: Iterable[Quota], offered: Iterable[Offered], region: str
             yield not_checked(CheckSubject.QUOTA, metric, "Compute Engine does not report it: see Cloud Quotas")
 
 
-def _smallest(offered: Iterable[Offered]) -> dict[str, int]:
+def _smallest(offered: Iterable[ProviderOffering]) -> dict[str, int]:
     """GPUs of the smallest offered type, by metric. A family without a known metric stands for its own."""
     sizes: dict[str, int] = {}
-    for one in offered:
-        family = one.type.name.rpartition("-")[0]
+    for offer in offered:
+        family = offer.type.name.rpartition("-")[0]
         metric = _METRICS.get(family, f"GPUs of {family}")
-        metric = metric if one.market is Market.ON_DEMAND else _SPOT_PREFIX + metric
-        sizes[metric] = min(sizes.get(metric, one.type.gpu.count), one.type.gpu.count)
+        metric = metric if offer.market is Market.ON_DEMAND else _SPOT_PREFIX + metric
+        sizes[metric] = min(sizes.get(metric, offer.type.gpu.count), offer.type.gpu.count)
     return dict(sorted(sizes.items()))
 
 

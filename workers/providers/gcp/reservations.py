@@ -31,7 +31,7 @@ _READY = "READY"
 
 def observed(
     clients: GcpClients,
-    wanted: Sequence[ReservationSettings],
+    configured: Sequence[ReservationSettings],
     type_in: Callable[[ReservationSettings], InstanceType | None],
 ) -> Iterator[ObservedReservation]:
     """The configured reservations, one call each. Flex-start needs no call.
@@ -40,7 +40,7 @@ def observed(
     """
     known: dict[str, ReservationSettings] = {}
     types: dict[str, InstanceType] = {}
-    for settings in wanted:
+    for settings in configured:
         kind = type_in(settings)
         if kind is not None:
             known[settings.name], types[settings.name] = settings, kind

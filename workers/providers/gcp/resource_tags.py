@@ -123,10 +123,10 @@ def exact(text: str) -> str:
     return f"{_squeezed(text)[: _LONGEST - _DIGITS - 1]}-{digest}"
 
 
-def belongs(found: Mapping[str, str], owner: OwnerTags) -> bool:
+def belongs(labels: Mapping[str, str], owner: OwnerTags) -> bool:
     """Whether labels name this installation, lease and attempt."""
     ours = of_owner(owner)
-    return all(found.get(key) == ours[key] for key in (tags.INSTALLATION, tags.LEASE, tags.ATTEMPT))
+    return all(labels.get(key) == ours[key] for key in (tags.INSTALLATION, tags.LEASE, tags.ATTEMPT))
 
 
 def having(key: str, value: str) -> str:

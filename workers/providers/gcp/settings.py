@@ -88,7 +88,9 @@ class GcpAccount(AccountSettings):
         if self.secure_boot and not self.shielded_vm:
             raise ValueError("secure_boot needs shielded_vm = true")
         for region, named in self.gpu_networks.items():
-            if len({self.network, *(one.partition("/")[0] for one in named)}) <= len(named):
+            if len({self.network, *(network_and_subnet.partition("/")[0] for network_and_subnet in named)}) <= len(
+                named
+            ):
                 raise ValueError(
                     f"gpu_networks: each interface in {region} needs a network of its own, none is `network`"
                 )

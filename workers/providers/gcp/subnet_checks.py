@@ -23,8 +23,11 @@ _READY = frozenset({"", "READY"})
 def check_gpu_networks(clients: GcpClients, account: GcpAccount, region: str) -> Iterator[AccountCheck]:
     """The subnetworks of the further interfaces of groups: each exists, takes VMs, and is in the network that is named."""
     zones = (zone for zone in account.rdma_subnetworks if zone.rpartition("-")[0] == region)
-    named = [(one.partition("/")[2], one.partition("/")[0]) for one in account.gpu_networks.get(region, ())]
-    named += [(one, "") for zone in zones for one in account.rdma_subnetworks[zone]]
+    named = [
+        (network_and_subnet.partition("/")[2], network_and_subnet.partition("/")[0])
+        for network_and_subnet in account.gpu_networks.get(region, ())
+    ]
+    named += [(subnetwork_name, "") for zone in zones for subnetwork_name in account.rdma_subnetworks[zone]]
     for name, network in named:
         path = f"projects/{account.network_project}/regions/{region}/subnetworks/{name}"
         fix = "correct `gpu_networks` or `rdma_subnetworks` of this account"
@@ -33,9 +36,9 @@ def check_gpu_networks(clients: GcpClients, account: GcpAccount, region: str) ->
         except ProviderError as error:
             yield _unread(path, error, GET_SUBNETWORK, fix)
             continue
-        found = last(str(subnetwork.get("network", "")))
-        if network and found != network:
-            yield failed(CheckSubject.SUBNET, name, f"it is in the network {found}, not in {network}", fix)
+        network_name = last(str(subnetwork.get("network", "")))
+        if network and network_name != network:
+            yield failed(CheckSubject.SUBNET, name, f"it is in the network {network_name}, not in {network}", fix)
             continue
         yield _check(name, subnetwork)
 
@@ -96,7 +99,7 @@ def _check(name: str, subnetwork: Mapping[str, Any]) -> AccountCheck:
 def _free_addresses(subnetwork: Mapping[str, Any]) -> int | None:
     """Of the primary range, which has no name. None: Google reports no use."""
     ranges = (subnetwork.get("utilizationDetails") or {}).get("ipv4Utilizations") or ()
-    primary = [one for one in ranges if not one.get("rangeName")]
+    primary = [address_range for address_range in ranges if not address_range.get("rangeName")]
     return int(primary[0]["totalFreeIp"]) if primary and "totalFreeIp" in primary[0] else None
 
 

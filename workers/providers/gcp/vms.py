@@ -86,7 +86,9 @@ def market_of(model: str | None, consumed: str | None) -> Market:
 
 def type_name(instance: Instance) -> str:
     """The catalogue's name of the VM's type, which its machine type and its accelerators decide."""
-    gpus = {last(one.accelerator_type): one.accelerator_count for one in instance.guest_accelerators}
+    gpus = {
+        last(accelerator.accelerator_type): accelerator.accelerator_count for accelerator in instance.guest_accelerators
+    }
     return catalogue.load().name_of(last(instance.machine_type), gpus)
 
 

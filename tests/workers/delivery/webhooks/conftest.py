@@ -6,7 +6,7 @@ import pytest
 
 from tests.db.store import Store
 from tests.workers.receiver import Receiver, receiving
-from workers.database import WorkerDatabase
+from workers.runtime.database import WorkerDatabase
 
 
 @pytest.fixture

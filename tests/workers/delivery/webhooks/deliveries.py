@@ -12,7 +12,7 @@ from app.db.core.ids import new_id
 from app.db.events import events
 from app.db.events import webhooks as statements
 from app.db.schema.tables import event, webhook_delivery
-from app.domain.webhooks import secret_text
+from app.domain.webhooks.signature import secret_text
 from tests.db.events.test_events import sequence
 from tests.db.store import Store
 from tests.domain.event_samples import sample

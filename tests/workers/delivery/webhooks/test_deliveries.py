@@ -16,7 +16,8 @@ from app.db.operations import purge
 from app.db.schema.tables import audit, event, webhook, webhook_delivery, webhook_secret
 from app.db.usage import records
 from app.domain.usage import record_key
-from app.domain.webhooks import LASTS, OVERLAP, TEST, secret_text
+from app.domain.webhooks.retries import LASTS
+from app.domain.webhooks.signature import OVERLAP, TEST, secret_text
 from app.local.ports import free_port
 from tests.db.events.test_events import sequence
 from tests.db.store import Store, ago

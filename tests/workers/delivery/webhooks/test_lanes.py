@@ -8,13 +8,13 @@ import pytest
 from app.db.events import webhooks
 from app.db.schema.tables import webhook
 from app.local.waiting import wait_until
-from tests.databases import end_connections
 from tests.db.store import Store, together
+from tests.harness.databases import end_connections
 from tests.workers.delivery.webhooks.deliveries import TLS, deliver, lanes, log, make, pass_time, running, tell
 from tests.workers.receiver import Receiver, receiving
-from workers.database import WorkerDatabase
 from workers.delivery.sender import Sender
 from workers.delivery.webhooks import Lanes, fan_out
+from workers.runtime.database import WorkerDatabase
 
 
 def test_each_event_is_delivered_once_where_many_processes_make_deliveries(store: Store, receiver: Receiver) -> None:

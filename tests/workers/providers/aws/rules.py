@@ -15,16 +15,19 @@ def firewalls(ec2: "EC2Client", vm_id: str) -> Mapping[str, Sequence[Inbound]]:
     return {group["GroupId"]: list(_rules(group["IpPermissions"])) for group in _groups(ec2, vm_id)}
 
 
-def reaches(ec2: "EC2Client", source: str, target: str, port: int) -> bool:
-    """Whether any group of `target` lets in TCP from `source`, by the address of `source` or by a group of it."""
-    theirs = {group["GroupId"] for group in _groups(ec2, source)}
-    address = ip_address(_instance(ec2, source)["PrivateIpAddress"])
-    return any(
-        _is_from(rule, theirs, address)
-        for group in _groups(ec2, target)
-        for rule in group["IpPermissions"]
-        if rule["IpProtocol"] == "-1" or (rule["IpProtocol"] == "tcp" and rule["FromPort"] <= port <= rule["ToPort"])
-    )
+def open_ports(ec2: "EC2Client", source: str, target: str, ports: Sequence[int]) -> tuple[int, ...]:
+    """Where any group of `target` lets in TCP from `source`, by the address of `source` or by a group of it."""
+    sender = _instance(ec2, source)
+    theirs, address = set(_group_ids(sender)), ip_address(sender["PrivateIpAddress"])
+    rules = [
+        rule for group in _groups(ec2, target) for rule in group["IpPermissions"] if _is_from(rule, theirs, address)
+    ]
+    return tuple(port for port in ports if any(_is_to(rule, port) for rule in rules))
+
+
+def _is_to(rule: Any, port: int) -> bool:
+    protocol = rule["IpProtocol"]
+    return bool(protocol == "-1" or (protocol == "tcp" and rule["FromPort"] <= port <= rule["ToPort"]))
 
 
 def _is_from(rule: Any, groups: set[str], address: IPv4Address | IPv6Address) -> bool:
@@ -44,8 +47,11 @@ def _instance(ec2: "EC2Client", vm_id: str) -> Any:
 
 
 def _groups(ec2: "EC2Client", vm_id: str) -> Any:
-    ids = [group["GroupId"] for group in _instance(ec2, vm_id)["NetworkInterfaces"][0]["Groups"]]
-    return ec2.describe_security_groups(GroupIds=ids)["SecurityGroups"]
+    return ec2.describe_security_groups(GroupIds=_group_ids(_instance(ec2, vm_id)))["SecurityGroups"]
+
+
+def _group_ids(instance: Any) -> list[str]:
+    return [group["GroupId"] for group in instance["NetworkInterfaces"][0]["Groups"]]
 
 
 def _rules(permissions: Sequence[Any]) -> Iterator[Inbound]:

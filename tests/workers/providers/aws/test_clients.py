@@ -11,7 +11,7 @@ import pytest
 
 from app.settings import Settings
 from cloudsim.testing import Control, running
-from tests.cached_settings import read_settings
+from tests.harness.cached_settings import read_settings
 from tests.workers.providers.aws.answering import Answer, answering
 from tests.workers.providers.conftest import ACCESS_KEY, SECRET_KEY
 from tests.workers.providers.samples import spec

@@ -12,11 +12,11 @@ from tests.workers.providers.samples import IMAGE
 from workers.providers.aws import launch
 from workers.providers.aws.dry_runs import check_launch, check_reads
 from workers.providers.aws.settings import AwsAccount
-from workers.providers.types import LaunchSpec, Offered, Params
+from workers.providers.types import LaunchSpec, Params, ProviderOffering
 
 GPU = Gpu(model="T4", count=1, memory_gib=16, interconnect=Interconnect.PCIE)
 OFFERED = [
-    Offered(
+    ProviderOffering(
         type=InstanceType(name=name, gpu=GPU, vcpus=vcpus, memory_gib=Decimal(16)),
         region="us-east-1",
         zone="us-east-1a",

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from tests.cached_settings import read_settings
+from tests.harness.cached_settings import read_settings
 from tests.workers.providers.aws.answering import Answer, answering
 from tests.workers.providers.samples import owner, spec
 from workers.providers import errors

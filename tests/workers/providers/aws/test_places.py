@@ -11,10 +11,10 @@ import pytest
 from app.domain.account_checks import CheckResult
 from app.domain.offerings import Market
 from cloudsim.testing import Control, running
-from tests.cached_settings import read_settings
+from tests.harness.cached_settings import read_settings
 from tests.workers.providers.samples import spec
 from workers.providers import errors, types
-from workers.providers.aws import catalogue, images, offered, place_checks
+from workers.providers.aws import catalogue, images, offerings, place_checks
 from workers.providers.aws.adapter import AwsProvider
 from workers.providers.aws.settings import AwsAccount
 
@@ -189,7 +189,7 @@ def test_the_newest_spot_price_of_each_zone_counts() -> None:
         {"SpotPriceHistory": [spot_price("us-east-1a", "0.40", 5), spot_price("us-east-1b", "0.90", 1)]},
         {"SpotPriceHistory": [spot_price("us-east-1a", "0.45", 2), spot_price("us-east-1a", "0.30", 9)]},
     ]
-    prices = offered.spot_prices(cast("Any", Ec2(pages)), ["g5.xlarge"], NOW)
+    prices = offerings.spot_prices(cast("Any", Ec2(pages)), ["g5.xlarge"], NOW)
     found = {zone: (str(price.per_hour), price.as_of) for (zone, _), price in prices.items()}
     assert found == {
         "us-east-1a": ("0.45", NOW - timedelta(hours=2)),
@@ -205,7 +205,7 @@ def test_a_price_that_nobody_knows_is_left_open_not_invented(sim: Control) -> No
 
 def test_the_spot_quota_of_p6_is_not_checked_and_no_other_one_stands_for_it() -> None:
     kind = catalogue.load().types["p6-b200.48xlarge"]
-    sold = types.Offered(
+    sold = types.ProviderOffering(
         type=kind,
         region=REGION,
         zone="us-east-1a",

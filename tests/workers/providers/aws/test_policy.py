@@ -9,7 +9,7 @@ import pytest
 
 from app.domain.offerings import Market
 from cloudsim.testing import running
-from tests.cached_settings import read_settings
+from tests.harness.cached_settings import read_settings
 from tests.workers.providers.samples import GROUP as MEMBER
 from tests.workers.providers.samples import INSTALLATION, owner, spec, token_of
 from workers.providers.aws.adapter import AwsProvider

@@ -11,10 +11,10 @@ from app.domain import tags
 from app.domain.offerings import Market
 from app.local.waiting import wait_until
 from app.settings.reservations import ReservationSettings
+from cloudsim.credentials import DEFAULT_ACCOUNT
 from cloudsim.ec2 import network
-from cloudsim.ec2.credentials import DEFAULT_ACCOUNT
 from cloudsim.testing import Control, running
-from tests.cached_settings import read_settings
+from tests.harness.cached_settings import read_settings
 from tests.workers.providers.aws.test_launch import account, planned
 from tests.workers.providers.samples import INSTALLATION, owner, spec
 from workers.providers import errors
@@ -118,15 +118,15 @@ def launch(aws: AwsProvider, **changes: Any) -> Any:
 def test_a_vm_with_everything_leaves_nothing(sim: Control) -> None:
     aws = connect(sim, **EVERYTHING)
     vm = launch(aws)
-    held = aws.leftovers(REGION, INSTALLATION, None).found
+    held = aws.leftovers(REGION, INSTALLATION, None).resources
     assert sorted(one.kind for one in held) == ["network_interface", "volume", "volume"]
     assert all(one.tags["cost-center"] == "4711" and one.tags[tags.LEASE] == "lease_a" for one in held)
     later = owner().deadline_at + timedelta(hours=1)
     aws.set_deadline(REGION, [vm.id], later).require()
-    held = aws.leftovers(REGION, INSTALLATION, None).found
+    held = aws.leftovers(REGION, INSTALLATION, None).resources
     assert {one.tags[tags.DEADLINE] for one in held} == {str(int(later.timestamp()))}
     aws.terminate(REGION, [vm.id]).require()
-    assert wait_until(lambda: not aws.leftovers(REGION, INSTALLATION, None).found, timeout=10)
+    assert wait_until(lambda: not aws.leftovers(REGION, INSTALLATION, None).resources, timeout=10)
 
 
 def test_a_data_volume_that_stays_is_found_and_removed(sim: Control) -> None:
@@ -135,11 +135,11 @@ def test_a_data_volume_that_stays_is_found_and_removed(sim: Control) -> None:
     params["BlockDeviceMappings"][1]["Ebs"]["DeleteOnTermination"] = False
     aws.terminate(REGION, [aws.launch(REGION, params).id]).require()
     assert wait_until(
-        lambda: [one.in_use for one in aws.leftovers(REGION, INSTALLATION, None).found] == [False], timeout=10
+        lambda: [one.in_use for one in aws.leftovers(REGION, INSTALLATION, None).resources] == [False], timeout=10
     )
-    (volume,) = aws.leftovers(REGION, INSTALLATION, [owner().lease_id]).found
+    (volume,) = aws.leftovers(REGION, INSTALLATION, [owner().lease_id]).resources
     aws.remove_leftover(volume)
-    assert not aws.leftovers(REGION, INSTALLATION, None).found
+    assert not aws.leftovers(REGION, INSTALLATION, None).resources
 
 
 @pytest.mark.parametrize(
@@ -160,7 +160,7 @@ def test_an_unknown_key_ends_the_vm_with_a_refusal(sim: Control) -> None:
     aws = connect(sim, kms_key_id="alias/unknown")
     vm = launch(aws)
     assert wait_until(lambda: aws.get(REGION, [vm.id])[vm.id].refusal is errors.InvalidSpec, timeout=10)  # pyrefly: ignore[missing-attribute]
-    assert wait_until(lambda: not aws.leftovers(REGION, INSTALLATION, None).found, timeout=10)
+    assert wait_until(lambda: not aws.leftovers(REGION, INSTALLATION, None).resources, timeout=10)
 
 
 def subnet(kind: str) -> str:

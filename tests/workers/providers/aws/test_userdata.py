@@ -13,7 +13,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.services.lease_requests import LARGEST_STARTUP_SCRIPT
+from app.services.leases.requests import LARGEST_STARTUP_SCRIPT
 from tests.workers.providers.samples import KEY, spec
 from workers.providers.aws import deadman, userdata
 from workers.providers.common import cloud_init

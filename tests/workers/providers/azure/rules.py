@@ -6,7 +6,7 @@ from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from typing import Any
 
 from tests.workers.providers.contract import Inbound
-from workers.providers.azure import instances, interfaces, names
+from workers.providers.azure import instances, names, nics
 from workers.providers.azure.clients import Group
 
 
@@ -80,7 +80,7 @@ def _security_group(group: Group, vm_id: str) -> tuple[str | None, Any]:
 
 
 def _interface(group: Group, vm_id: str) -> Any:
-    interface = interfaces.get(group, interfaces.ids_of(instances.require(group, vm_id))[0])
+    interface = nics.get(group, nics.ids_of(instances.require(group, vm_id))[0])
     assert interface is not None
     return interface
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from app.domain.leases import VmState
-from tests.cached_settings import read_settings
+from tests.harness.cached_settings import read_settings
 from tests.workers.providers.azure.accounts import SECURITY_GROUPS, account
 from tests.workers.providers.azure.answering import Answer, answering
 from tests.workers.providers.azure.specs import REGION, spec

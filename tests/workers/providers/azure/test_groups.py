@@ -13,7 +13,7 @@ from azure.mgmt.network import models as network
 from app.domain import tags
 from app.domain.offerings import Market
 from cloudsim.testing import Control, running
-from tests.cached_settings import read_settings
+from tests.harness.cached_settings import read_settings
 from tests.workers.providers.azure.accounts import GROUP as GROUP_NAME
 from tests.workers.providers.azure.accounts import SECURITY_GROUPS, SUBNETS, account
 from tests.workers.providers.azure.specs import REGION, spec
@@ -184,13 +184,13 @@ def test_azure_takes_members_with_infiniband_and_gives_all_back() -> None:
             assert calls[f"{name}.CreateOrUpdate"] == 1
         azure.terminate(REGION, [vm.id for vm in vms])
         kinds: list[str] = []
-        while found := [one for one in azure.leftovers(REGION, owner().installation, None).found if not one.in_use]:
+        while found := [one for one in azure.leftovers(REGION, owner().installation, None).resources if not one.in_use]:
             for one in found:
                 azure.remove_leftover(one)
                 kinds.append(one.kind)
         assert kinds.index("availability_set") < kinds.index("proximity_placement_group")
         assert kinds.index("security_group") < kinds.index("application_security_group")
-        assert not azure.leftovers(REGION, owner().installation, None).found
+        assert not azure.leftovers(REGION, owner().installation, None).resources
 
 
 @pytest.mark.parametrize("instance_type", [ND, "Standard_NC24ads_A100_v4"])

@@ -6,7 +6,7 @@ import pytest
 
 from app.domain.account_checks import CheckResult
 from cloudsim.testing import running
-from tests.cached_settings import read_settings
+from tests.harness.cached_settings import read_settings
 from tests.workers.providers.azure.accounts import SECURITY_GROUPS, account
 from tests.workers.providers.azure.specs import REGION, spec
 from workers.providers.azure import firewall, names

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from app.domain.offerings import LISTED_MARKETS, Market
-from tests.cached_settings import read_settings
+from tests.harness.cached_settings import read_settings
 from tests.workers.providers.azure.accounts import account
 from tests.workers.providers.azure.answering import Answer, answering
 from tests.workers.providers.azure.specs import REGION, spec

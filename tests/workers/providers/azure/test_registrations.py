@@ -4,7 +4,7 @@ import pytest
 
 from app.domain.account_checks import CheckResult
 from cloudsim.testing import running
-from tests.cached_settings import read_settings
+from tests.harness.cached_settings import read_settings
 from tests.workers.providers.azure.accounts import account
 from workers.providers.azure.adapter import AzureProvider
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from app.domain.offerings import Market
 from cloudsim.arm.permissions import WITHIN_THE_PUT, needed
 from cloudsim.testing import running
-from tests.cached_settings import read_settings
+from tests.harness.cached_settings import read_settings
 from tests.workers.providers.azure.accounts import account
 from tests.workers.providers.azure.specs import REGION, spec
 from tests.workers.providers.samples import GROUP as MEMBER

@@ -9,7 +9,7 @@ import pytest
 from app.domain import tags
 from app.local.waiting import wait_until
 from cloudsim.testing import Control, running
-from tests.cached_settings import read_settings
+from tests.harness.cached_settings import read_settings
 from tests.workers.providers.azure.accounts import SUBSCRIPTION, account
 from tests.workers.providers.azure.specs import REGION, spec
 from tests.workers.providers.azure.strict import checked
@@ -91,7 +91,7 @@ def launch(azure: AzureProvider, **changes: Any) -> Vm:
 
 
 def left(azure: AzureProvider) -> list[Leftover]:
-    return list(azure.leftovers(REGION, INSTALLATION, None).found)
+    return list(azure.leftovers(REGION, INSTALLATION, None).resources)
 
 
 def test_a_vm_with_everything_leaves_nothing(sim: Control) -> None:

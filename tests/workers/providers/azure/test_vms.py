@@ -167,7 +167,7 @@ def test_a_record_without_its_parts_is_not_azures(missing: str) -> None:
 def test_a_spot_vm_that_is_deallocated_was_evicted(
     policy: str, provisioning: str, power: str, *, evicted: bool
 ) -> None:
-    """VMs of earlier versions have the policy Delete. Somebody else has deallocated such a VM."""
+    """Azure deletes a VM with the policy Delete: somebody else has deallocated it."""
     spot = vm(provisioning, priority="Spot", evictionPolicy=policy)
     assert vms.from_document(spot, view(f"PowerState/{power}")).interrupted is evicted
     assert not vms.from_document(vm(provisioning), view(f"PowerState/{power}")).interrupted

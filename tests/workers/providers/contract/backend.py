@@ -5,7 +5,7 @@ from enum import StrEnum
 from typing import Protocol
 
 from workers.providers import errors
-from workers.providers.interfaces import Provider
+from workers.providers.ports import Provider
 from workers.providers.types import Image, Params
 
 PATIENCE = 30.0
@@ -120,8 +120,8 @@ class Backend(Protocol):
     def break_firewall(self, stage: str) -> None:
         """The next call of a stage of making a firewall (`firewall_stages`) is done and its answer lost."""
 
-    def reaches(self, source: str, target: str, port: int) -> bool:
-        """Ground truth by all rules that apply: whether TCP from the VM `source`'s private address arrives at `target`."""
+    def open_ports(self, source: str, target: str, ports: Sequence[int]) -> tuple[int, ...]:
+        """Ground truth by all rules that apply: where TCP from the VM `source`'s private address arrives at `target`."""
 
     def placed(self, vm_id: str) -> str | None:
         """Ground truth: what keeps a VM close to others, or None."""

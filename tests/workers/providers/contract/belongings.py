@@ -129,7 +129,7 @@ def a_firewall_is_the_owners_and_goes_after_its_vm(backend: Backend) -> None:
     for one in held * 2:
         backend.provider.remove_leftover(one)
     assert wait_until(lambda: leftovers(backend) == [], timeout=PATIENCE)
-    assert len(backend.provider.leftovers(backend.region, "another-installation", None).found) > 0
+    assert len(backend.provider.leftovers(backend.region, "another-installation", None).resources) > 0
 
 
 @case(Power.HELD)

@@ -107,7 +107,7 @@ def listed(backend: Backend, installation: str = INSTALLATION) -> list[Vm]:
 
 
 def leftovers(backend: Backend, lease_ids: Sequence[str] | None = None) -> list[Leftover]:
-    return list(backend.provider.leftovers(backend.region, INSTALLATION, lease_ids).found)
+    return list(backend.provider.leftovers(backend.region, INSTALLATION, lease_ids).resources)
 
 
 def left_alone(backend: Backend, lease_ids: Sequence[str] | None = None) -> list[Leftover]:

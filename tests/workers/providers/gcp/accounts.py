@@ -8,7 +8,7 @@ from typing import Any
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-from tests.cached_settings import read_settings
+from tests.harness.cached_settings import read_settings
 from workers.providers.gcp.adapter import GcpProvider
 from workers.providers.gcp.settings import GcpAccount
 

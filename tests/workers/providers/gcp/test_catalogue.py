@@ -6,7 +6,7 @@ from decimal import Decimal
 import pytest
 
 from app.domain.offerings import InstanceType, Market
-from cloudsim.gce.facts import catalog
+from cloudsim.gce.catalog import catalog
 from workers.providers.gcp.catalogue import load
 
 TYPES = list(load().types.values())

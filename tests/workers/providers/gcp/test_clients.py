@@ -12,7 +12,7 @@ import pytest
 from google.auth import impersonated_credentials
 from google.auth.credentials import AnonymousCredentials
 
-from tests.cached_settings import read_settings
+from tests.harness.cached_settings import read_settings
 from tests.workers.providers.gcp.accounts import PROJECT, REGION, account, key_file, provider
 from tests.workers.providers.gcp.answering import TOKEN, Answer, answering
 from tests.workers.providers.gcp.specs import spec

@@ -153,7 +153,7 @@ def test_a_list_that_is_not_complete_as_a_whole_is_an_unknown_outcome(answer: An
     with pytest.raises(errors.OutcomeUnknown, match="Some scopes"):
         list(gcp.list(frozenset({REGION}), "x"))
     answer.json({"kind": "compute#instanceAggregatedList", "items": {}, "unreachables": [f"regions/{REGION}"]})
-    with pytest.raises(errors.OutcomeUnknown, match="out of reach"):
+    with pytest.raises(errors.OutcomeUnknown, match="unreachable"):
         list(gcp.list(frozenset({REGION}), "x"))
 
 
@@ -196,7 +196,7 @@ def test_what_cannot_be_told_of_one_region_stops_a_listing_of_no_other(answer: A
         list(gcp.list(frozenset({REGION}), "x"))
     everywhere = [f"regions/{region}" for region in both]
     answer.json({"kind": "compute#instanceAggregatedList", "items": {}, "unreachables": everywhere})
-    with pytest.raises(errors.OutcomeUnknown, match="out of reach"):
+    with pytest.raises(errors.OutcomeUnknown, match="unreachable"):
         list(gcp.list(both, "x"))
 
 

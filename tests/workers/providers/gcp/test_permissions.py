@@ -75,7 +75,7 @@ def ask_everything(gcp: GcpProvider) -> None:
         gcp.reboot(REGION, [vm.id]).require()
     gcp.get(REGION, [vm.id, vm.id[:-4] + "1111"])
     gcp.find(REGION, token_of(owner()), owner())
-    for one in gcp.leftovers(REGION, INSTALLATION, None).found:
+    for one in gcp.leftovers(REGION, INSTALLATION, None).resources:
         gcp.remove_leftover(one)
 
 

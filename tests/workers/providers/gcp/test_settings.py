@@ -103,7 +103,7 @@ def launch(gcp: GcpProvider, **changes: Any) -> Vm:
 
 
 def left(gcp: GcpProvider) -> list[Leftover]:
-    return list(gcp.leftovers(REGION, INSTALLATION, None).found)
+    return list(gcp.leftovers(REGION, INSTALLATION, None).resources)
 
 
 def test_a_vm_with_everything_leaves_nothing(sim: Control, tmp_path: Path) -> None:

@@ -23,12 +23,12 @@ from workers.providers.types import (
     Limits,
     ListingPage,
     ObservedReservation,
-    Offered,
     Params,
     PartPrice,
     PricePage,
     Prices,
     ProviderEvent,
+    ProviderOffering,
     ServiceQuota,
     Vm,
 )
@@ -62,9 +62,9 @@ class ToyProvider(SingleLaunches):
     def trust(self, identity: str) -> None:
         assert identity == self._account.playground
 
-    def offered(self, region: str) -> Sequence[Offered]:
+    def offered(self, region: str) -> Sequence[ProviderOffering]:
         price = {"price_per_hour": Decimal("0.50"), "price_as_of": AS_OF, "price_source": "toy list"}
-        return [Offered(type=TYPE, region=region, zone=f"{region}-1", market=Market.ON_DEMAND, **price)]
+        return [ProviderOffering(type=TYPE, region=region, zone=f"{region}-1", market=Market.ON_DEMAND, **price)]
 
     def prices(self, _region: str) -> Prices:
         return {}

@@ -1,0 +1,1 @@
+"""Profiles: one for each installation."""

@@ -1,0 +1,1 @@
+"""SSH to a lease, and the keys for it."""

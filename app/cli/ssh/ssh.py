@@ -1,0 +1,148 @@
+"""`gpulease ssh` and `gpulease cp`: run the system's ssh and scp, which accept only the host keys of the lease's VM."""
+
+import os
+import shlex
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from app.cli import lookup
+from app.cli.completion import active_leases
+from app.cli.errors import CliError, Json
+from app.cli.paths import path_of
+from app.cli.session import Session
+from app.cli.ssh.target import Target, options, state_directory, target
+
+if TYPE_CHECKING:
+    from app.cli.client import Api
+
+_LARGEST_PORT = 65_535
+
+
+def forwarding(text: str) -> str:
+    """`8888` as `8888:localhost:8888`; the forms of ssh stay as they are."""
+    if not text.isascii() or not text.isdigit():
+        if ":" not in text and "/" not in text:
+            msg = f"{text!r}: use a port such as 8888, or PORT:HOST:HOSTPORT as for ssh"
+            raise typer.BadParameter(msg)
+        return text
+    if not 0 < int(text) <= _LARGEST_PORT:
+        msg = f"{text} is not a port: use 1 to {_LARGEST_PORT}"
+        raise typer.BadParameter(msg)
+    return f"{text}:localhost:{text}"
+
+
+Identity = Annotated[Path | None, typer.Option("-i", "--identity", metavar="FILE", help="Private key for the login.")]
+OnlyPrint = Annotated[bool, typer.Option("--print", help="Print the command without running it.")]
+
+
+def ssh(
+    session: Session,
+    lease: Annotated[
+        str,
+        typer.Argument(metavar="LEASE", help="Id, or unique name of a lease.", autocompletion=active_leases),
+    ],
+    rest: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="COMMAND", help="After --: further options of ssh, then a command to run on the VM."),
+    ] = None,
+    *,
+    forward: Annotated[
+        list[str] | None,
+        typer.Option(
+            "-L",
+            "--forward",
+            metavar="PORT",
+            parser=forwarding,
+            help="Forward a port of this machine to the VM: PORT, or PORT:HOST:HOSTPORT as for ssh; repeatable.",
+        ),
+    ] = None,
+    no_shell: Annotated[bool, typer.Option("-N", "--no-shell", help="Only forward ports, until Ctrl-C.")] = False,
+    identity: Identity = None,
+    only_print: OnlyPrint = False,
+) -> None:
+    """Log in to the VM of an active lease, or run a command on it. Only that VM's own host keys are accepted.
+
+    The command exits with the exit code of ssh.
+    """
+    session.refuse_csv("ssh")
+    vm = target(_lease(session.api(), lease))
+    more = [word for forwarded in forward or () for word in ("-L", forwarded)] + (["-N"] if no_shell else [])
+    line = [*_command("ssh", options(vm, state_directory(os.environ)), identity), *more]
+    # options after the host are options to ssh as well; where both name one, the first counts
+    run([*line, vm.host, *(rest or ())], only_print=only_print)
+
+
+def cp(
+    session: Session,
+    source: Annotated[str, typer.Argument(metavar="SRC", help="A local path, or LEASE:PATH.")],
+    destination: Annotated[str, typer.Argument(metavar="DST", help="A local path, or LEASE:PATH.")],
+    *,
+    recursive: Annotated[bool, typer.Option("-r", "--recursive", help="Copy folders with their contents.")] = False,
+    identity: Identity = None,
+    only_print: OnlyPrint = False,
+) -> None:
+    """Copy files to or from the VM of an active lease, such as `gpulease cp model.pt train-1:models/`.
+
+    Write a local path with a colon as ./PATH. The command exits with the exit code of scp.
+    """
+    session.refuse_csv("cp")
+    places = [place(text) for text in (source, destination)]
+    (reference,) = _references(places)
+    vm = target(_lease(session.api(), reference))
+    line = _command("scp", options(vm, state_directory(os.environ)), identity) + (["-r"] if recursive else [])
+    paths = [path if name is None else f"{_address(vm)}:{path}" for name, path in places]
+    run([*line, "--", *paths], only_print=only_print)
+
+
+def place(text: str) -> tuple[str | None, str]:
+    """Lease and path of a place to copy from or to. A local path has no lease. The rule is that of scp."""
+    name, colon, path = text.partition(":")
+    if not colon or "/" in name:
+        return None, text
+    if not name:
+        msg = f"{text!r}: write LEASE:PATH, or ./{text} for a local file"
+        raise typer.BadParameter(msg)
+    return name, path
+
+
+def run(words: Sequence[str], *, only_print: bool) -> None:
+    """Becomes the program of the first word, or prints the command line. Raises CliError without the program."""
+    if only_print:
+        sys.stdout.write(shlex.join(words) + "\n")
+        return
+    program = words[0]
+    if shutil.which(program) is None:
+        msg = f"{program} is not on PATH: install the OpenSSH client, or see --print"
+        raise CliError(msg)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os.execvp(program, list(words))  # noqa: S606 - no shell, and which ssh or scp is for PATH to say
+
+
+def _references(places: Sequence[tuple[str | None, str]]) -> list[str]:
+    """The one lease among both places. Raises BadParameter for none or two."""
+    references = [name for name, _ in places if name is not None]
+    if not references:
+        raise typer.BadParameter("both paths are local: name the VM's path as LEASE:PATH")
+    if len(references) > 1:
+        raise typer.BadParameter("both paths are on VMs: copy to this machine first, then to the other VM")
+    return references
+
+
+def _command(program: str, settings: Mapping[str, str], identity: Path | None) -> list[str]:
+    line = [program, *(word for name, value in settings.items() for word in ("-o", f"{name}={value}"))]
+    return line + (["-i", str(identity)] if identity else [])
+
+
+def _address(vm: Target) -> str:
+    """The host in front of a path. scp takes the colons of a bare IPv6 address for the one before the path."""
+    return f"[{vm.host}]" if ":" in vm.host else vm.host
+
+
+def _lease(api: "Api", reference: str) -> Json:
+    return api.get(path_of("/v1/leases", lookup.lease_id(api, reference)))

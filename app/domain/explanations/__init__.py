@@ -1,0 +1,1 @@
+"""Why a lease is where it is, and what would place it."""

@@ -1,0 +1,1 @@
+"""What GPUs are, what agents report about them, and what follows."""

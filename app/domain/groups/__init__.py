@@ -1,0 +1,1 @@
+"""Groups of leases: members, formation, steps and events."""

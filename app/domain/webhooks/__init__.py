@@ -1,0 +1,1 @@
+"""Webhook messages: formats, sentences, signature, retries and receivers' URLs."""

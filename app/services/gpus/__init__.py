@@ -1,0 +1,1 @@
+"""GPU models, reports of agents, measurements and proofs."""

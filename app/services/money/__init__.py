@@ -1,0 +1,1 @@
+"""Usage, costs, budgets and reconciliation."""

@@ -1,0 +1,1 @@
+"""Offerings, plans, quotes and regions."""

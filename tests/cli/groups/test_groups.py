@@ -1,0 +1,215 @@
+"""`gpulease group`: create, list, show, hosts, scale, release, ssh."""
+
+import csv
+from typing import Any
+
+import pytest
+
+from tests.cli.conftest import Cli
+from tests.cli.fake_api import ACTIVE, TENANT_ID, Answer, FakeApi, Json, a_lease, problem
+
+ID = "group_01m84jncx1es4vd0pkyemx4c86"
+PATH = f"/v1/groups/{ID}"
+POOL: Json = {
+    "account": "research",
+    "region": "us-east-1",
+    "zone": "us-east-1a",
+    "instance_type": "p4d.24xlarge",
+    "market": "on_demand",
+}
+
+
+SEEN = {"nodes": 3, "mesh": "ok", "unreachable": [], "checked_at": "2026-06-01T10:06:00Z"}
+CHECKS = (
+    {**SEEN, "all_reduce": "ok", "all_reduce_gbps": 178.4},
+    {**SEEN, "mesh": "failed", "unreachable": [2], "all_reduce": "unavailable", "all_reduce_gbps": None},
+    {**SEEN, "all_reduce": "failed", "all_reduce_gbps": None},
+)
+
+
+def a_group(state: str = "queued", *members: str, **changes: Any) -> Json:
+    """A group as the contract has it; `members`: their states by rank."""
+    states = members or ("queued", "queued")
+    return {
+        "id": ID,
+        "tenant_id": TENANT_ID,
+        "name": "train",
+        "state": state,
+        "terminal": state == "ended",
+        "reason": None,
+        "size": len(states),
+        "min_size": len(states),
+        "ready": states.count("active"),
+        "placement": "cluster",
+        "interconnect": "required",
+        "form_seconds": 900,
+        "on_member_loss": "end",
+        "pool": POOL if state != "queued" else None,
+        "pools_tried": [{**POOL, "zone": "us-east-1b", "failed_at": "2026-06-01T10:05:00Z"}],
+        "pool_started_at": "2026-06-01T10:05:10Z",
+        "expires_at": "2099-06-01T10:00:00Z",
+        "created_at": "2026-06-01T10:00:00Z",
+        "release_requested_at": None,
+        "lease": {"gpu": {"model": "A100", "count": 8, "min_count": None}},
+        "members": [
+            {
+                "rank": rank,
+                "lease_id": f"lease_{rank:026}",
+                "name": f"train-{rank}",
+                "state": one,
+                "reason": None,
+                "public_ip": f"198.51.100.{rank}",
+                "private_ip": f"10.0.0.{rank}",
+                "zone": "us-east-1a",
+                "check": None if rank > 2 else CHECKS[rank],
+            }
+            for rank, one in enumerate(states)
+        ],
+        **changes,
+    }
+
+
+@pytest.fixture(autouse=True)
+def listed(api: FakeApi) -> None:
+    shown = {name: value for name, value in a_group("forming").items() if name not in {"members", "lease"}}
+    api.documents["GET", "/v1/groups"] = {"items": [shown], "next_cursor": None, "total_count": None}
+    api.documents["GET", PATH] = a_group("active", "active", "active")
+
+
+def create(cli: Cli, *options: str) -> Any:
+    return cli("group", "create", "train", "--size", "2", "--gpu", "A100:8", "--ttl", "4h", "--no-ssh-key", *options)
+
+
+def test_the_request_of_a_member_goes_into_the_groups(api: FakeApi, cli: Cli) -> None:
+    api.documents["POST", "/v1/groups"] = a_group()
+    result = create(cli, "--placement", "cluster", "--fabric", "required", "--form-time", "10m", "--min-size", "1")
+    assert result.exit_code == 0, result.output
+    (asked,) = api.calls("POST", "/v1/groups")
+    assert asked.headers["idempotency-key"]
+    body = asked.body or {}
+    assert body.pop("lease")["gpu"] == {"model": "A100", "count": 8}
+    assert body == {
+        "name": "train",
+        "size": 2,
+        "min_size": 1,
+        "placement": "cluster",
+        "interconnect": "required",
+        "form_seconds": 600,
+    }
+
+
+def test_a_member_has_no_name_of_its_own(api: FakeApi, cli: Cli) -> None:
+    assert create(cli, "--name", "mine").exit_code == 2
+    assert not api.asked
+
+
+@pytest.mark.parametrize(("state", "code"), [("active", 0), ("degraded", 0), ("releasing", 1)])
+def test_a_watch_reports_progress_until_the_group_is_formed_or_ends(
+    state: str, code: int, api: FakeApi, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("app.cli.groups.groups._POLL_SECONDS", 0.01)
+    api.documents["POST", "/v1/groups"] = a_group()
+    reason = {"code": "capacity_exhausted", "message": "no pool", "origin": "system", "retryable": True}
+    course = [
+        a_group("forming", "booting", "queued"),
+        a_group("forming", "active", "booting"),
+        a_group(state, "active", "active", reason=reason if code else None),
+    ]
+    api.next_answers.extend([Answer(201, a_group()), *(Answer(200, one) for one in course)])
+    result = create(cli, "--watch")
+    assert result.exit_code == code, result.output
+    lines = result.stdout.splitlines()
+    assert lines[0].startswith("forming 0/2 ready, 1 booting, 1 queued in us-east-1a p4d.24xlarge")
+    assert lines[1].startswith("forming 1/2 ready, 1 booting in")
+    assert "of 15 min" in lines[1]
+    assert lines[1].endswith("; 1 pool tried")
+    assert ("error: capacity_exhausted: no pool" in result.stderr) == bool(code)
+
+
+@pytest.mark.parametrize("width", ["80", "120"])
+def test_lists_and_groups_fit_the_terminal(width: str, cli: Cli) -> None:
+    cli.environ["COLUMNS"] = width
+    for arguments in (["list"], ["show", ID]):
+        result = cli("group", *arguments)
+        assert result.exit_code == 0, result.output
+        assert max(map(len, result.stdout.splitlines())) <= int(width)
+        assert "train" in result.stdout
+        assert "p4d.24xlarge" in result.stdout
+
+
+def test_a_group_shows_its_members_and_the_pools_it_tried(cli: Cli) -> None:
+    shown = cli("group", "show", "train").stdout
+    assert "2/2 members, at least 2 needed" in shown
+    assert "us-east-1b p4d.24xlarge on_demand (research), given up" in shown
+    assert "10.0.0.1" in shown
+    rows = cli("group", "show", ID, "--csv").stdout.splitlines()
+    assert rows[0].startswith("RANK,LEASE,NAME,STATE")
+    assert len(rows) == 3
+
+
+def test_a_group_shows_what_its_members_found_in_the_network(api: FakeApi, cli: Cli) -> None:
+    api.documents["GET", PATH] = a_group("active", "active", "active", "active", "active")
+    rows = cli("group", "show", ID, "--csv").stdout.splitlines()
+    column = rows[0].split(",").index("NETWORK")
+    shown = [row[column] for row in csv.reader(rows[1:])]
+    assert shown == ["ok, 178 GB/s", "1 member missing", "ok, all-reduce failed", ""]
+
+
+def test_hosts_are_printed_as_they_come(api: FakeApi, cli: Cli) -> None:
+    text = b"10.0.0.0 slots=8\n10.0.0.1 slots=8\n"
+    api.next_answers.append(Answer(200, None, {"Content-Type": "text/plain; charset=utf-8"}, raw=text))
+    result = cli("group", "hosts", ID)
+    assert result.stdout == text.decode()
+    assert api.asked[-1].query == {"format": ["hostfile"]}
+
+
+def test_a_group_is_scaled_and_released_by_name(api: FakeApi, cli: Cli) -> None:
+    api.documents["PATCH", PATH] = a_group("active", "active", "active", "queued", "queued")
+    api.documents["DELETE", PATH] = a_group("releasing", "releasing", "releasing")
+    assert cli("group", "scale", "train", "4").exit_code == 0
+    assert [asked.body for asked in api.calls("PATCH", PATH)] == [{"size": 4}]
+    assert cli("group", "release", "train").exit_code == 0
+    assert len(api.calls("DELETE", PATH)) == 1
+    assert cli("group", "release", "ghost").exit_code == 1
+
+
+def test_ssh_logs_in_to_the_member_of_a_rank(api: FakeApi, cli: Cli) -> None:
+    api.add({**a_lease(1), **ACTIVE})
+    result = cli("group", "ssh", "train", "--rank", "1", "--print", "--", "hostname")
+    assert result.exit_code == 0, result.output
+    assert result.stdout.startswith("ssh ")
+    assert result.stdout.rstrip().endswith("203.0.113.9 hostname")
+    assert cli("group", "ssh", "train", "--rank", "7").exit_code == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "body"),
+    [
+        (["90m"], {"extend_by_seconds": 5400}),
+        (["--until", "2099-06-02T10:00:00Z"], {"expires_at": "2099-06-02T10:00:00Z"}),
+    ],
+)
+def test_a_group_is_extended_by_a_duration_or_until_a_time(
+    arguments: list[str], body: Json, api: FakeApi, cli: Cli
+) -> None:
+    api.documents["POST", f"{PATH}/extend"] = a_group("active", "active", "active", expires_at="2099-06-02T10:00:00Z")
+    extended = cli("group", "extend", "train", *arguments)
+    assert extended.exit_code == 0, extended.output
+    assert [asked.body for asked in api.calls("POST", f"{PATH}/extend")] == [body]
+    assert "2/2 members" in extended.stdout
+
+
+@pytest.mark.parametrize("arguments", [[], ["1h", "--until", "2h"]])
+def test_the_extension_of_a_group_needs_a_duration_or_a_time_and_not_both(arguments: list[str], cli: Cli) -> None:
+    refused = cli("group", "extend", "train", *arguments)
+    assert refused.exit_code == 2
+    assert "give either DURATION" in refused.stderr
+
+
+def test_a_refusal_of_a_groups_extension_states_its_amounts(api: FakeApi, cli: Cli) -> None:
+    amounts = {"budget": "7.50", "spent": "0.00", "committed": "6.04", "asked": "3.02", "resets_at": None}
+    api.refusals["POST", f"{PATH}/extend"] = problem(409, "budget_exceeded", "no room", **amounts)
+    refused = cli("group", "extend", "train", "1h")
+    assert refused.exit_code == 1
+    assert "budget_exceeded" in refused.stderr
+    assert all(amount in refused.stderr for amount in ("7.50", "6.04", "3.02"))

@@ -1,0 +1,1 @@
+"""Whether an account has what leases need."""

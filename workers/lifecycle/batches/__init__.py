@@ -1,0 +1,1 @@
+"""Launches that one provider call makes together."""

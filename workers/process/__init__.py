@@ -1,0 +1,1 @@
+"""What runs in a process of the Celery side."""
