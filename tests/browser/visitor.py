@@ -12,8 +12,8 @@ from typing import Any
 from playwright.sync_api import Browser, Locator, Page, Request, Response, ViewportSize, expect
 
 from app.local.waiting import wait_until
-from tests.databases import ROOT
 from tests.e2e.stack import PATIENCE
+from tests.harness.databases import ROOT
 
 PATIENCE_MS = PATIENCE * 1000
 PATIENCE_OF_LEAVING = 15.0
@@ -159,8 +159,11 @@ class Visitor:
         self.page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
 
     def settled(self) -> None:
-        """The view has its data: no place holder is left. Data that arrive move buttons away from under a press."""
-        expect(self.page.locator(".bone")).to_have_count(0)
+        """The view has its data: no place holder is left, and no part waits for newer data and is dimmed meanwhile.
+
+        Data that arrive move buttons away from under a press.
+        """
+        expect(self.page.locator(".bone, [aria-busy=true]")).to_have_count(0)
 
     def asked(self, pattern: str) -> list[int]:
         """The statuses of the answers so far to paths that match."""
