@@ -10,10 +10,11 @@ from app.domain.offerings import Offering
 GPUS = "gpus"
 LEASES = "leases"
 SPEND_PER_HOUR = "spend_per_hour"
+VOLUME_GIB = "volume_gib"
 MODEL_PREFIX = "gpus:"
 
 Amounts = dict[str, Decimal]
-"""Resource name -> amount. GPUs and leases are whole numbers, `spend_per_hour` is USD."""
+"""Resource name -> amount. GPUs, leases and GiB are whole numbers, `spend_per_hour` is USD."""
 
 JsonAmount = int | str
 """An amount in JSON: a number, or USD as a decimal string for `spend_per_hour`, so that no client rounds it."""
@@ -54,8 +55,8 @@ def minimum(candidates: Iterable[Offering]) -> Amounts:
 
 
 def is_valid_resource(resource: str) -> bool:
-    """Whether a quota may be set for `resource`: `gpus`, `gpus:MODEL`, `leases` or `spend_per_hour`."""
-    return resource in (GPUS, LEASES, SPEND_PER_HOUR) or (
+    """Whether a quota may be set for `resource`: `gpus`, `gpus:MODEL`, `leases`, `spend_per_hour` or `volume_gib`."""
+    return resource in (GPUS, LEASES, SPEND_PER_HOUR, VOLUME_GIB) or (
         resource.startswith(MODEL_PREFIX) and len(resource) > len(MODEL_PREFIX)
     )
 

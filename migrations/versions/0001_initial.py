@@ -58,6 +58,8 @@ OF_TENANTS = {
     "tenant": "SELECT, INSERT, UPDATE",
     "usage_record": "SELECT",
     "usage_rollup": "SELECT",
+    "volume": "SELECT, INSERT, "
+    "UPDATE (state, reason, lease_id, last_lease_id, last_used_at, retry_at, tries, request_id, version, updated_at)",
     "webhook": "SELECT, INSERT, UPDATE, DELETE",
     "webhook_delivery": "SELECT, INSERT, UPDATE (state, tries, next_try_at, gives_up_at, ended_at)",
     "webhook_secret": "SELECT (webhook_id, id, tenant_id, valid_until, created_at), INSERT, UPDATE (valid_until)",

@@ -964,7 +964,7 @@ CREATE TABLE quota (
     nearly_told BOOLEAN DEFAULT false NOT NULL,
     CONSTRAINT pk_quota PRIMARY KEY (tenant_id, resource),
     CONSTRAINT ck_quota_amounts CHECK (used >= 0 AND ("limit" IS NULL OR "limit" >= 0)),
-    CONSTRAINT ck_quota_resource CHECK (resource IN ('gpus', 'leases', 'spend_per_hour') OR resource ~ '^(gpus|budget):.+'),
+    CONSTRAINT ck_quota_resource CHECK (resource IN ('gpus', 'leases', 'spend_per_hour', 'volume_gib') OR resource ~ '^(gpus|budget):.+'),
     CONSTRAINT fk_quota_tenant_id FOREIGN KEY(tenant_id) REFERENCES tenant (id)
 );
 COMMENT ON COLUMN quota."limit" IS 'NULL: no limit row. Not allowed for gpus, unlimited for the rest';
@@ -1163,6 +1163,7 @@ CREATE TABLE attempt (
     proof_awaited_at TIMESTAMP WITH TIME ZONE,
     console_proof_tries INTEGER DEFAULT '0' NOT NULL,
     gpu_rebooted_at TIMESTAMP WITH TIME ZONE,
+    volumes_attached_at TIMESTAMP WITH TIME ZONE,
     billing_started_at TIMESTAMP WITH TIME ZONE,
     billing_ended_at TIMESTAMP WITH TIME ZONE,
     cost_of_past_prices NUMERIC(14, 6) DEFAULT '0' NOT NULL,
@@ -1205,6 +1206,7 @@ COMMENT ON COLUMN attempt.console_asked_at IS 'when its console output was reque
 COMMENT ON COLUMN attempt.proof_awaited_at IS 'since when the ready VM is waited for to prove its GPUs';
 COMMENT ON COLUMN attempt.console_proof_tries IS 'reads of the console for it';
 COMMENT ON COLUMN attempt.gpu_rebooted_at IS 'rebooted for its GPUs, once';
+COMMENT ON COLUMN attempt.volumes_attached_at IS 'when all volumes of its lease were attached to its VM';
 COMMENT ON COLUMN attempt.cost_of_past_prices IS 'USD, a part of lease.cost_closed already';
 CREATE UNIQUE INDEX ix_attempt_agent_hash ON attempt (agent_hash) WHERE agent_hash IS NOT NULL;
 CREATE UNIQUE INDEX ix_attempt_batch ON attempt (batch_id, batch_index) WHERE batch_id IS NOT NULL;
@@ -1297,6 +1299,74 @@ CREATE TABLE quota_claim (
 COMMENT ON TABLE quota_claim IS 'What a lease holds of each quota. Releasing deletes the rows, so it happens once';
 COMMENT ON COLUMN quota_claim.base IS 'of a budget: USD of the lease''s cost that its present period does not count';
 CREATE INDEX ix_quota_claim_tenant_id_resource ON quota_claim (tenant_id, resource);
+
+CREATE TABLE volume (
+    id TEXT COLLATE "C" NOT NULL,
+    tenant_id TEXT COLLATE "C" NOT NULL,
+    key_id TEXT COLLATE "C" NOT NULL,
+    name TEXT NOT NULL,
+    labels JSONB DEFAULT '{}' NOT NULL,
+    size_gib INTEGER NOT NULL,
+    provider TEXT NOT NULL,
+    account TEXT NOT NULL,
+    region TEXT NOT NULL,
+    zone TEXT NOT NULL,
+    kind TEXT,
+    state TEXT DEFAULT 'creating' NOT NULL,
+    reason JSONB,
+    lease_id TEXT COLLATE "C",
+    last_lease_id TEXT COLLATE "C",
+    last_used_at TIMESTAMP WITH TIME ZONE,
+    cloud_id TEXT,
+    sent_at TIMESTAMP WITH TIME ZONE,
+    retry_at TIMESTAMP WITH TIME ZONE DEFAULT now(),
+    tries INTEGER DEFAULT '0' NOT NULL,
+    seen_at TIMESTAMP WITH TIME ZONE,
+    missing_since TIMESTAMP WITH TIME ZONE,
+    price_per_hour NUMERIC(14, 6),
+    billing_started_at TIMESTAMP WITH TIME ZONE,
+    billing_ended_at TIMESTAMP WITH TIME ZONE,
+    charged_until TIMESTAMP WITH TIME ZONE,
+    request_id TEXT,
+    version INTEGER DEFAULT '1' NOT NULL,
+    created_at TIMESTAMP WITH TIME ZONE DEFAULT now() NOT NULL,
+    updated_at TIMESTAMP WITH TIME ZONE DEFAULT now() NOT NULL,
+    ended_at TIMESTAMP WITH TIME ZONE,
+    CONSTRAINT pk_volume PRIMARY KEY (id),
+    CONSTRAINT ck_volume_state CHECK (state IN ('creating', 'available', 'deleting', 'deleted', 'failed', 'lost')),
+    CONSTRAINT ck_volume_size_gib CHECK (size_gib BETWEEN 1 AND 16384),
+    CONSTRAINT ck_volume_ended CHECK ((state IN ('deleted', 'failed', 'lost')) = (ended_at IS NOT NULL)),
+    CONSTRAINT ck_volume_billing CHECK (NOT state IN ('deleted', 'failed', 'lost') OR billing_started_at IS NULL OR billing_ended_at IS NOT NULL),
+    CONSTRAINT ck_volume_lease_id CHECK (lease_id IS NULL OR state IN ('available', 'lost')),
+    CONSTRAINT ck_volume_available CHECK (state <> 'available' OR cloud_id IS NOT NULL),
+    CONSTRAINT fk_volume_tenant_id FOREIGN KEY(tenant_id) REFERENCES tenant (id),
+    CONSTRAINT fk_volume_lease_id FOREIGN KEY(lease_id) REFERENCES lease (id)
+);
+COMMENT ON TABLE volume IS '`size_gib` of a live volume is what the tenant uses of the quota volume_gib';
+COMMENT ON COLUMN volume.key_id IS 'the API key that created it';
+COMMENT ON COLUMN volume.kind IS 'the provider''s name of the kind of disk; NULL: not created yet';
+COMMENT ON COLUMN volume.reason IS '{code, message, origin, retryable}: why it failed, was lost, or is late';
+COMMENT ON COLUMN volume.lease_id IS 'the lease that holds it; NULL: it is free';
+COMMENT ON COLUMN volume.last_lease_id IS 'the newest lease that held it';
+COMMENT ON COLUMN volume.last_used_at IS 'when that lease ended';
+COMMENT ON COLUMN volume.cloud_id IS 'the provider''s id of the disk';
+COMMENT ON COLUMN volume.sent_at IS 'when the create or delete call was last sent';
+COMMENT ON COLUMN volume.retry_at IS 'when the job looks at it next; NULL: nothing to do';
+COMMENT ON COLUMN volume.tries IS 'calls in the present state';
+COMMENT ON COLUMN volume.seen_at IS 'start of the last listing or read that showed the disk';
+COMMENT ON COLUMN volume.missing_since IS 'start of the first complete listing in a row without the disk';
+COMMENT ON COLUMN volume.price_per_hour IS 'USD for the whole volume; NULL: not metered';
+COMMENT ON COLUMN volume.billing_started_at IS 'when the cloud had the disk';
+COMMENT ON COLUMN volume.charged_until IS 'its cost before is in `spent` of its budgets';
+COMMENT ON COLUMN volume.request_id IS 'of the last request that changed it';
+COMMENT ON COLUMN volume.ended_at IS 'when it was deleted, failed or was lost';
+CREATE INDEX ix_volume_billing ON volume (tenant_id, billing_ended_at) WHERE billing_started_at IS NOT NULL;
+CREATE INDEX ix_volume_cloud_id ON volume (account, region, cloud_id) WHERE cloud_id IS NOT NULL;
+CREATE INDEX ix_volume_lease_id ON volume (lease_id) WHERE lease_id IS NOT NULL;
+CREATE UNIQUE INDEX ix_volume_live_name ON volume (tenant_id, name) WHERE NOT (state IN ('deleted', 'failed', 'lost'));
+CREATE INDEX ix_volume_place_live ON volume (account, region) WHERE NOT (state IN ('deleted', 'failed', 'lost'));
+CREATE INDEX ix_volume_retry_at ON volume (retry_at) WHERE retry_at IS NOT NULL;
+CREATE INDEX ix_volume_tenant_id_id ON volume (tenant_id, id);
 
 CREATE TABLE webhook_delivery (
     id TEXT COLLATE "C" NOT NULL,

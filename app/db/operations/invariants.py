@@ -116,6 +116,25 @@ CHECKS = (
         ),
     ),
     Check(
+        "a lease that holds a volume is live, of its tenant, and named it",
+        text(
+            """
+            SELECT v.id, v.lease_id FROM volume v JOIN lease l ON l.id = v.lease_id
+            WHERE l.ended_at IS NOT NULL OR l.tenant_id <> v.tenant_id
+               OR NOT l.request -> 'volumes' @> jsonb_build_array(jsonb_build_object('name', v.name))
+            """
+        ),
+    ),
+    Check(
+        "a disk belongs to one volume",
+        text(
+            """
+            SELECT account, region, cloud_id FROM volume WHERE cloud_id IS NOT NULL AND ended_at IS NULL
+            GROUP BY 1, 2, 3 HAVING count(*) > 1
+            """
+        ),
+    ),
+    Check(
         "members of a group launch in its pool",
         text(
             """

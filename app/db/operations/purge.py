@@ -118,6 +118,12 @@ _KEYS = text(
         LIMIT {MOST}))
     """
 )
+_VOLUMES = text(
+    f"""
+    DELETE FROM volume WHERE id = ANY (ARRAY(
+        SELECT id FROM volume WHERE ended_at < now() - interval '{RECORDS_KEPT_DAYS} days' LIMIT {MOST}))
+    """
+)
 _SECRETS = text("DELETE FROM webhook_secret WHERE valid_until < now()")
 
 STATEMENTS = (
@@ -141,6 +147,7 @@ STATEMENTS = (
     _GROUPS,
     _AUDIT,
     _KEYS,
+    _VOLUMES,
 )
 """Retention.
 
@@ -150,8 +157,8 @@ STATEMENTS = (
 - 30 days: ended orphans and webhook deliveries
 - 90 days: events, launch batches without attempts, ended groups without leases and messages to operators
 - 13 months: sums of use
-- 400 days: usage records, their sums, imported invoices, benchmarks, broken GPUs, entries of the audit trail and ended
-  API keys without a budget
+- 400 days: usage records, their sums, imported invoices, benchmarks, broken GPUs, entries of the audit trail, ended API
+  keys without a budget and ended volumes
 """
 
 

@@ -89,6 +89,7 @@ attempt = Table(
     Column("proof_awaited_at", Time, comment="since when the ready VM is waited for to prove its GPUs"),
     Column("console_proof_tries", Integer, nullable=False, server_default="0", comment="reads of the console for it"),
     Column("gpu_rebooted_at", Time, comment="rebooted for its GPUs, once"),
+    Column("volumes_attached_at", Time, comment="when all volumes of its lease were attached to its VM"),
     # money
     Column("billing_started_at", Time),
     Column("billing_ended_at", Time),

@@ -26,6 +26,7 @@ from app.db.schema.reservations import reservation
 from app.db.schema.ssh_keys import ssh_key
 from app.db.schema.tenancy import api_key, audit, idempotency, quota, quota_claim, tenant
 from app.db.schema.usage import cost_rollup, usage_progress, usage_record, usage_rollup
+from app.db.schema.volumes import volume
 from app.db.schema.webhooks import webhook, webhook_delivery, webhook_secret
 
 __all__ = [
@@ -73,6 +74,7 @@ __all__ = [
     "usage_progress",
     "usage_record",
     "usage_rollup",
+    "volume",
     "webhook",
     "webhook_delivery",
     "webhook_secret",

@@ -72,7 +72,8 @@ quota = Table(
     ),
     CheckConstraint('used >= 0 AND ("limit" IS NULL OR "limit" >= 0)', name="amounts"),
     CheckConstraint(
-        "resource IN ('gpus', 'leases', 'spend_per_hour') OR resource ~ '^(gpus|budget):.+'", name="resource"
+        "resource IN ('gpus', 'leases', 'spend_per_hour', 'volume_gib') OR resource ~ '^(gpus|budget):.+'",
+        name="resource",
     ),
 )
 

@@ -267,12 +267,14 @@ RECOUNT = text(
     """
     SELECT q.tenant_id, q.resource, q.used, coalesce(c.amount, 0) AS claimed
     FROM quota q LEFT JOIN (
-        SELECT tenant_id, resource, sum(amount) AS amount FROM quota_claim GROUP BY 1, 2) c
+        SELECT tenant_id, resource, sum(amount) AS amount FROM quota_claim GROUP BY 1, 2
+        UNION ALL
+        SELECT tenant_id, 'volume_gib', sum(size_gib) FROM volume WHERE ended_at IS NULL GROUP BY 1) c
         ON c.tenant_id = q.tenant_id AND c.resource = q.resource
     WHERE q.used <> coalesce(c.amount, 0)
     """
 )
-"""Rows where `used` differs from the claims. The result must always be empty."""
+"""Rows where `used` differs from the claims of leases and the sizes of volumes. The result must always be empty."""
 
 __all__ = [
     "ADMIT",

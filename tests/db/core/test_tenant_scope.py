@@ -14,6 +14,7 @@ from app.db.core.ids import new_id
 from app.db.core.prepared import Bound
 from app.db.core.sql import AnySelect
 from app.db.events import reads, webhooks
+from app.db.fleet import volumes
 from app.db.leases import attempt_reads, consoles, lists, reboots, statements, transitions
 from app.db.schema.tables import (
     api_key,
@@ -43,6 +44,7 @@ from app.db.schema.tables import (
     ssh_key,
     usage_record,
     usage_rollup,
+    volume,
     webhook,
     webhook_delivery,
     webhook_secret,
@@ -115,6 +117,10 @@ MEASURED: dict[str, Any] = {
 BAD_GPU: dict[str, Any] = dict.fromkeys(
     ("uuid", "provider", "account", "region", "zone", "instance_type", "finding"), "x"
 )
+VOLUME: dict[str, Any] = {
+    **dict.fromkeys(("name", "key_id", "provider", "account", "region", "zone"), "x"),
+    "size_gib": 1,
+}
 QUOTE: dict[str, Any] = {
     "key_id": "key_x",
     "request": {},
@@ -156,6 +162,7 @@ def fill(store: Store, tenant: TenantId) -> None:
         (lease_console, {"lease_id": lease_id, "n": 1, "text": "secret"}),
         (attempt_archive, {**ARCHIVED, "id": new_id("attempt"), "lease_id": new_id("lease")}),
         (quota, {"resource": "gpus", "used": 1}),
+        (volume, {**VOLUME, "id": new_id("vol")}),
         (ssh_key, {"id": new_id("sshkey"), "name": "k", "public_key": "k", "fingerprint": "f", "key_id": "key_x"}),
         (quota_claim, {"lease_id": lease_id, "resource": "gpus", "amount": 1}),
         (usage_rollup, SUMMED_UP),
@@ -334,6 +341,9 @@ FORBIDDEN = (
     "UPDATE webhook_delivery SET about = '{}'",
     "UPDATE ssh_key SET public_key = 'x'",
     "UPDATE ssh_key SET key_id = 'x'",
+    "UPDATE volume SET cloud_id = 'x'",
+    "UPDATE volume SET size_gib = 1",
+    "DELETE FROM volume",
     "UPDATE installation SET id = 'x'",
     "UPDATE installation SET event_sequence = 0",
     "TRUNCATE lease CASCADE",
@@ -385,6 +395,8 @@ def test_the_applications_own_filters_hold_without_the_wall(store: Store, tenant
         keys.page(one, after=None, limit=10),
         ssh_keys.page(tenant_id=one, key_id=None, after=None, limit=10),
         webhooks.page(tenant_id=one, after=None, limit=10),
+        volumes.page(tenant_id=one, states=(), name=None, after=None, limit=10),
+        volumes.named(one, ["x"]),
         quota_limits.of_tenant(one),
     ]
     for statement in pages:
@@ -400,6 +412,7 @@ def test_statements_about_one_thing_know_its_owner_without_the_wall(
     (lease_id,) = (row.id for row in store.rows(lease) if row.tenant_id == one)
     (key_id,) = (row.id for row in store.rows(api_key) if row.tenant_id == one)
     (ssh_key_id,) = (row.id for row in store.rows(ssh_key) if row.tenant_id == one)
+    (volume_id,) = (row.id for row in store.rows(volume) if row.tenant_id == one)
     for within, there in ((two, False), (one, True), (None, True)):
         for named in (statements.READ, statements.READ_WITH_SCRIPT, statements.LOCK, statements.VERSION):
             assert bool(store.all(Bound(named, statements.named(lease_id, within)))) is there
@@ -408,6 +421,7 @@ def test_statements_about_one_thing_know_its_owner_without_the_wall(
             consoles.of_lease(lease_id, within=within),
             keys.get(key_id, within=within),
             ssh_keys.get(ssh_key_id, within=within),
+            volumes.get(volume_id, within=within),
             tenant_statements.get(one, within=within),
         ):
             assert bool(store.all(statement)) is there, statement

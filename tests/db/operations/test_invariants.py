@@ -16,6 +16,10 @@ GROUP: LiteralString = (
     " on_member_loss, wait_until) SELECT 'g', tenant_id, 'g', 1, 1, '{}', 'any', 'none', 60, 'end', now() FROM lease;"
     "UPDATE lease SET group_id = 'g', rank = 0;"
 )
+VOLUME: LiteralString = (
+    "INSERT INTO volume (id, tenant_id, key_id, name, size_gib, provider, account, region, zone, state, cloud_id)"
+    " SELECT 'vol_x', tenant_id, 'key_x', 'vol_x', 1, 'aws', 'a', 'r', 'z', 'available', 'disk' FROM lease;"
+)
 BREAKS: dict[str, LiteralString] = {
     "used equals the claims": "UPDATE quota SET used = used + 1",
     "an ended lease holds nothing": (
@@ -58,6 +62,10 @@ BREAKS: dict[str, LiteralString] = {
         " 'instance_type', 'g5.xlarge', 'market', 'spot');"
         "UPDATE attempt SET state = 'sent', ended_at = NULL"
     ),
+    "a lease that holds a volume is live, of its tenant, and named it": (
+        f"{VOLUME} UPDATE volume SET lease_id = (SELECT id FROM lease)"
+    ),
+    "a disk belongs to one volume": f"{VOLUME} {VOLUME.replace('vol_x', 'vol_y')}",
     "secrets of ended leases are forgotten": (
         "INSERT INTO lease_secret (lease_id, tenant_id, startup_script) SELECT id, tenant_id, 'secret' FROM lease"
     ),

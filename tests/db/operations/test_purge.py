@@ -21,6 +21,7 @@ from app.db.schema.tables import (
     lease_group,
     orphan,
     quota_claim,
+    volume,
 )
 from app.domain.events import LeaseRebooting
 from app.domain.ids import LeaseId
@@ -101,6 +102,20 @@ def test_keys_are_kept_400_days_after_their_end_and_as_long_as_their_budgets(sto
     clean(store)
     kept_keys = {row.id for row in store.rows(api_key)}
     assert kept_keys == {"live", "revoked_lately", "expired_lately", "with_budget"}
+
+
+def test_volumes_are_kept_400_days_after_their_end_and_as_long_as_they_exist(store: Store) -> None:
+    place = dict.fromkeys(("key_id", "provider", "account", "region", "zone"), "x")
+    for name, state, ended_at in (
+        ("free", "creating", None),
+        ("late", "deleted", ago("399 days")),
+        ("old", "deleted", ago("401 days")),
+        ("refused", "failed", ago("401 days")),
+    ):
+        facts = {"id": name, "name": name, "size_gib": 1, "state": state, "ended_at": ended_at}
+        store.run(insert(volume).values(tenant_id=store.tenant_id, created_at=ago("999 days"), **facts, **place))
+    clean(store)
+    assert {row.id for row in store.rows(volume)} == {"free", "late"}
 
 
 def test_ended_orphans_are_kept_30_days_and_open_ones_for_ever(store: Store) -> None:
