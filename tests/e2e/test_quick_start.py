@@ -31,14 +31,15 @@ def test_the_readme_shows_commands_of_the_quick_start() -> None:
 
 
 def _give_login(folder: Path, tenant: Tenant) -> None:
-    """A default key, as a person accepts one at the terminal, and an ssh that has it."""
+    """A default key, as a person accepts one at the terminal, and an ssh that offers only what it gets with -i."""
     key = asyncssh.generate_private_key("ssh-ed25519")
-    key.write_private_key(str(folder / "key"))
+    (folder / ".ssh").mkdir()
+    key.write_private_key(str(folder / ".ssh" / "id_team"))
     body = {"name": "laptop", "public_key": key.export_public_key().decode().strip(), "default": True}
     tenant.http.post("/v1/ssh-keys", json=body).raise_for_status()
     program = folder / "bin" / "ssh"
     program.parent.mkdir()
-    program.write_text(f'#!/bin/sh\nexec {sys.executable} {ROOT}/tests/e2e/ssh_client.py {folder}/key "$@"\n')
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} {ROOT}/tests/e2e/ssh_client.py "$@"\n')
     program.chmod(0o755)
 
 
@@ -55,6 +56,7 @@ def test_the_commands_work_as_they_stand(tenant: Tenant, stack: Stack, cloud: Cl
         cwd=tmp_path,
         env={
             **{name: value for name, value in os.environ.items() if not name.startswith("GPULEASE_")},
+            "HOME": str(tmp_path),
             "PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}",
             "XDG_STATE_HOME": str(tmp_path / "state"),
         },

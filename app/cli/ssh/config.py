@@ -16,8 +16,9 @@ import typer
 from app.cli import lookup
 from app.cli.errors import CliError, Json
 from app.cli.session import Session
-from app.cli.ssh.ssh import Identity
-from app.cli.ssh.target import Target, options, quoted, state_directory, target, write_private
+from app.cli.ssh.identities import identity_settings, local_files
+from app.cli.ssh.ssh import Identity, Login
+from app.cli.ssh.target import options, state_directory, write_private
 
 _DOMAIN = "gpulease"
 _HEADER = "# Written by `gpulease ssh-config`, which replaces the whole file.\n"
@@ -46,8 +47,8 @@ def ssh_config(
     api = session.api()
     tenant_id = lookup.own_tenant_id(api)
     leases = api.page("/v1/leases", {"state": "active"})["items"]
-    hosts = dict(_hosts(session, leases))
-    text = render(hosts, state_directory(os.environ), identity)
+    hosts = dict(_hosts(session, leases, identity))
+    text = render(hosts, state_directory(os.environ))
     if only_print:
         sys.stdout.write(text)
         return
@@ -69,9 +70,9 @@ def config_file(environ: Mapping[str, str], tenant_id: str) -> Path:
     return Path(home, ".ssh", "gpulease", f"{tenant_id}.config")
 
 
-def render(hosts: Mapping[str, Target], directory: Path, identity: Path | None = None) -> str:
+def render(hosts: Mapping[str, Login], directory: Path) -> str:
     """The text of the file. Also writes the files of host keys that it names."""
-    return _HEADER + "".join(_block(alias, vm, directory, identity) for alias, vm in hosts.items())
+    return _HEADER + "".join(_block(alias, login, directory) for alias, login in hosts.items())
 
 
 def install(path: Path, text: str) -> Path | None:
@@ -122,26 +123,25 @@ def _include(directory: Path) -> str:
     return f'Include "{text.translate(_ESCAPED)}/*.config"'
 
 
-def _hosts(session: Session, leases: Iterable[Json]) -> Iterator[tuple[str, Target]]:
+def _hosts(session: Session, leases: Iterable[Json], identity: Path | None) -> Iterator[tuple[str, Login]]:
     """An alias each. A lease without an address is left out, with a note. Names that read alike get the lease's id."""
     seen: set[str] = set()
+    local = local_files(os.environ)
     for lease in leases:
         try:
-            vm = target(lease)
+            login = Login.of(lease, identity, local)
         except CliError as error:
             session.note(f"left out: {error}")
             continue
         name = _UNSAFE.sub("-", str(lease.get("name") or "")).strip("-.")
         alias = f"{name}.{_DOMAIN}" if name else ""
         if not name or alias in seen:
-            alias = f"{vm.lease_id}.{_DOMAIN}"
+            alias = f"{login.vm.lease_id}.{_DOMAIN}"
         seen.add(alias)
-        yield alias, vm
+        yield alias, login
 
 
-def _block(alias: str, vm: Target, directory: Path, identity: Path | None) -> str:
-    settings = {"HostName": vm.host, **options(vm, directory)}
-    if identity:
-        settings["IdentityFile"] = quoted(identity.expanduser().absolute())
-    lines = "".join(f"  {name} {value}\n" for name, value in settings.items())
+def _block(alias: str, login: Login, directory: Path) -> str:
+    settings = [("HostName", login.vm.host), *options(login.vm, directory).items(), *identity_settings(login.files)]
+    lines = "".join(f"  {name} {value}\n" for name, value in settings)
     return f"\nHost {alias}\n{lines}"

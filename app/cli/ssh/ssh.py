@@ -3,8 +3,11 @@
 import os
 import shlex
 import shutil
+import signal
+import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,12 +18,16 @@ from app.cli.completion import active_leases
 from app.cli.errors import CliError, Json
 from app.cli.paths import path_of
 from app.cli.session import Session
+from app.cli.ssh.identities import LeaseKey, identity_files, lease_keys, local_files, login_advice
 from app.cli.ssh.target import Target, options, state_directory, target
 
 if TYPE_CHECKING:
     from app.cli.client import Api
 
 _LARGEST_PORT = 65_535
+_NO_LOGIN = 255
+"""The exit code of ssh and scp without a connection or a login."""
+_BY_SIGNAL = 128
 
 
 def forwarding(text: str) -> str:
@@ -70,11 +77,10 @@ def ssh(
     The command exits with the exit code of ssh.
     """
     session.refuse_csv("ssh")
-    vm = target(_lease(session.api(), lease))
+    login = Login.of(_lease(session.api(), lease), identity, local_files(os.environ))
     more = [word for forwarded in forward or () for word in ("-L", forwarded)] + (["-N"] if no_shell else [])
-    line = [*_command("ssh", options(vm, state_directory(os.environ)), identity), *more]
     # options after the host are options to ssh as well; where both name one, the first counts
-    run([*line, vm.host, *(rest or ())], only_print=only_print)
+    login.run(session, [*login.command("ssh"), *more, login.vm.host, *(rest or ())], only_print=only_print)
 
 
 def cp(
@@ -93,10 +99,10 @@ def cp(
     session.refuse_csv("cp")
     places = [place(text) for text in (source, destination)]
     (reference,) = _references(places)
-    vm = target(_lease(session.api(), reference))
-    line = _command("scp", options(vm, state_directory(os.environ)), identity) + (["-r"] if recursive else [])
-    paths = [path if name is None else f"{_address(vm)}:{path}" for name, path in places]
-    run([*line, "--", *paths], only_print=only_print)
+    login = Login.of(_lease(session.api(), reference), identity, local_files(os.environ))
+    line = login.command("scp") + (["-r"] if recursive else [])
+    paths = [path if name is None else f"{_address(login.vm)}:{path}" for name, path in places]
+    login.run(session, [*line, "--", *paths], only_print=only_print)
 
 
 def place(text: str) -> tuple[str | None, str]:
@@ -110,18 +116,55 @@ def place(text: str) -> tuple[str | None, str]:
     return name, path
 
 
-def run(words: Sequence[str], *, only_print: bool) -> None:
-    """Becomes the program of the first word, or prints the command line. Raises CliError without the program."""
-    if only_print:
-        sys.stdout.write(shlex.join(words) + "\n")
-        return
+@dataclass(frozen=True)
+class Login:
+    """A VM, and the private keys with which ssh and scp log in to it."""
+
+    vm: Target
+    keys: list[LeaseKey]
+    files: list[Path]
+
+    @classmethod
+    def of(cls, lease: Json, identity: Path | None, local: Mapping[str, Path]) -> "Login":
+        """`identity`: the private key that the user named. `local`: this machine's keys. Raises CliError as `target` does."""
+        keys = lease_keys(lease, local)
+        return cls(target(lease), keys, identity_files(keys, identity))
+
+    def command(self, program: str) -> list[str]:
+        """The program with its options. Writes the file of host keys that they name."""
+        settings = options(self.vm, state_directory(os.environ)) | ({"IdentitiesOnly": "yes"} if self.files else {})
+        line = [program, *(word for name, value in settings.items() for word in ("-o", f"{name}={value}"))]
+        return line + [word for file in self.files for word in ("-i", str(file))]
+
+    def run(self, session: Session, words: Sequence[str], *, only_print: bool) -> None:
+        """Runs the program of the first word and exits with its code, or prints the command line.
+
+        After a failed login, the advice names the keys of the lease. Raises CliError without the program.
+        """
+        if only_print:
+            sys.stdout.write(shlex.join(words) + "\n")
+            return
+        code = _exit_code(words)
+        for line in login_advice(self.keys, self.files) if code == _NO_LOGIN else ():
+            session.note(line)
+        raise typer.Exit(code)
+
+
+def _exit_code(words: Sequence[str]) -> int:
+    """Runs a program at this terminal. 128 and the signal's number when a signal ended it, as a shell reports it."""
     program = words[0]
     if shutil.which(program) is None:
         msg = f"{program} is not on PATH: install the OpenSSH client, or see --print"
         raise CliError(msg)
     sys.stdout.flush()
     sys.stderr.flush()
-    os.execvp(program, list(words))  # noqa: S606 - no shell, and which ssh or scp is for PATH to say
+    # Ctrl-C reaches the program as well, which decides what it means
+    signal.signal(signal.SIGINT, lambda *_: None)
+    with subprocess.Popen(list(words)) as child:  # which ssh or scp is for PATH to say
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, lambda received, _: child.send_signal(received))
+        code = child.wait()
+    return code if code >= 0 else _BY_SIGNAL - code
 
 
 def _references(places: Sequence[tuple[str | None, str]]) -> list[str]:
@@ -132,11 +175,6 @@ def _references(places: Sequence[tuple[str | None, str]]) -> list[str]:
     if len(references) > 1:
         raise typer.BadParameter("both paths are on VMs: copy to this machine first, then to the other VM")
     return references
-
-
-def _command(program: str, settings: Mapping[str, str], identity: Path | None) -> list[str]:
-    line = [program, *(word for name, value in settings.items() for word in ("-o", f"{name}={value}"))]
-    return line + (["-i", str(identity)] if identity else [])
 
 
 def _address(vm: Target) -> str:

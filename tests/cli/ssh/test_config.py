@@ -12,7 +12,7 @@ import pytest
 
 from app.cli.errors import CliError
 from app.cli.ssh.config import config_file, install, is_included, render
-from app.cli.ssh.target import target
+from app.cli.ssh.ssh import Login
 from tests.cli.conftest import Cli
 from tests.cli.fake_api import ACTIVE, BOOTING, PROVISIONING, TENANT_ID, FakeApi, Json, a_lease
 
@@ -60,6 +60,7 @@ def test_each_active_lease_has_an_alias_with_the_rules_of_its_host_keys(api: Fak
         "  Port 22",
         "  ConnectTimeout 20",
         '  IdentityFile "/k/my id"',
+        "  IdentitiesOnly yes",
     ]
     assert (
         state / "lease_00000000000000000000000001-1.known"
@@ -166,10 +167,8 @@ ODD_HOMES = [
 def written(home: Path) -> Path:
     """The configuration of a user with that home folder, after `gpulease ssh-config` with one lease."""
     home.mkdir()
-    vm = target(active(1))
-    main = install(
-        config_file({"HOME": str(home)}, TENANT_ID), render({"train-1.gpulease": vm}, home / "keys", home / "my id")
-    )
+    login = Login.of(active(1), home / "my id", {})
+    main = install(config_file({"HOME": str(home)}, TENANT_ID), render({"train-1.gpulease": login}, home / "keys"))
     assert main is not None
     return main
 

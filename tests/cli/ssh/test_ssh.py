@@ -135,6 +135,8 @@ def test_files_are_copied_both_ways_under_the_same_host_key_rules(api: FakeApi, 
     api.add(_lease())
     assert _copied(cli, "model.pt", "train-1:models/") == ["--", "model.pt", "203.0.113.9:models/"]
     assert _copied(cli, "-r", "lease_00000000000000000000000001:runs", "-i", "/k/id", ".") == [
+        "-o",
+        "IdentitiesOnly=yes",
         "-i",
         "/k/id",
         "-r",
