@@ -29,6 +29,8 @@ CODE = re.compile(r"`((?:app|workers|cloudsim|migrations|tests|dashboard|tools|b
 EXPLAINING = [
     page for page in PAGES if page.parent.name in {"architecture", "decisions"} or page.name == "ARCHITECTURE.md"
 ]
+MOST_WORDS_OF_A_RECORD = 350
+MOST_RECORDS = 55
 MAKE = re.compile(r"^(?:\$ )?make ([a-z-]+)", re.MULTILINE)
 
 
@@ -51,6 +53,15 @@ def test_code_and_tests_that_explain_a_decision_exist() -> None:
         if not file.exists() or (test and f"def {test}(" not in texts[file])
     ]
     assert missing == []
+
+
+def test_a_record_of_a_decision_is_short() -> None:
+    records = [
+        page for page in PAGES if page.parent.name == "decisions" and page.name not in {"index.md", "0000-template.md"}
+    ]
+    words = {page.name: len(re.findall(r"\S*\w\S*", page.read_text(encoding="utf-8"))) for page in records}
+    assert {name: count for name, count in words.items() if count > MOST_WORDS_OF_A_RECORD} == {}
+    assert len(records) <= MOST_RECORDS, "merge two records of one subject, or delete one that no longer holds"
 
 
 def test_make_targets_shown_exist() -> None:
