@@ -23,11 +23,10 @@ def blocks(page: str) -> list[str]:
 
 
 def test_the_readme_shows_commands_of_the_quick_start() -> None:
-    start, lease, over_http = blocks("README.md")[:3]
+    start, lease = blocks("README.md")[:2]
     told = blocks("docs/quickstart.md")
     assert start == told[0] == 'make up ARGS="--profile fast"\n'
     assert set(lease.splitlines()) <= set("".join(told).splitlines())
-    assert over_http == told[-1]
 
 
 def _give_login(folder: Path, tenant: Tenant) -> None:

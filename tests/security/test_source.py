@@ -74,7 +74,7 @@ def test_nothing_but_a_webhook_calls_back() -> None:
             assert not named or known, (name, field)
 
 
-PAGE = ROOT / "docs" / "security.md"
+PAGE = ROOT / "docs" / "security-tests.md"
 NAMED = re.compile(r"`(tests/[\w/]+\.py)::(test_\w+)`")
 
 
