@@ -53,7 +53,9 @@ DATE = re.compile(r"\b20\d\d-\d\d-\d\d\b")
 COMMAND = re.compile(r"`(?:make |(?:\.venv/bin/)?python -m |sudo gpulease-agent )")
 RECORDS = {"decisions", "architecture"}
 """Records of decisions say what carried them then; docs/architecture leads to docs/performance.md for the figures."""
-FROM_A_PUBLIC_INDEX = re.compile(r"pip install (?![^`\n]*--index-url)[^`\n]*?(?<![./\w-])gpulease(?:-client)?\b")
+FROM_A_PUBLIC_INDEX = re.compile(
+    r"pip install [^`\n]*?(?<![./\w-])gpulease(?:-client)?\b(?![^\n]*\n +env:\n +PIP_INDEX_URL: https://packages\.example/)"
+)
 
 
 def members() -> set[str]:
@@ -132,7 +134,7 @@ def test_no_page_installs_gpulease_from_a_public_index() -> None:
         ('pip install "gpulease[local]" gpulease-client pytest', True),
         ("pip install ./gpulease", False),
         (".venv/bin/pip install -e '.[mcp]'", False),
-        ("pip install --index-url https://packages.example/simple gpulease", False),
+        ("pip install gpulease\n  env:\n    PIP_INDEX_URL: https://packages.example/simple", False),
     ],
 )
 def test_an_installation_from_a_public_index_is_found(command: str, *, wrong: bool) -> None:
