@@ -8,7 +8,7 @@ from typing import Any, Self
 import httpx
 
 from app.cli import repeats
-from app.cli.config import Endpoint
+from app.cli.endpoint import Endpoint
 from app.cli.errors import ApiError, CliError, FailedCall, Json, NotConfiguredError, ProblemError, UnexpectedAnswerError
 from app.cli.errors import UnreachableError as Unreachable
 from app.cli.network import find_proxy, tls_context

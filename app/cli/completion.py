@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from app.cli.config import Choice, find_endpoint
+from app.cli.endpoint import Choice, find_endpoint
 from app.cli.profiles.profiles import config_path, load
 
 if TYPE_CHECKING:

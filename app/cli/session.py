@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Self
 import typer
 
 from app.cli.completion import profile_names
-from app.cli.config import Choice, Endpoint, clean_key, find_address, find_endpoint
+from app.cli.endpoint import Choice, Endpoint, clean_key, find_address, find_endpoint
 from app.cli.errors import CliError, DeclinedError, Json, ProblemError
 from app.cli.render import output, sheet
 from app.cli.render.layout import FittedTable, Layout

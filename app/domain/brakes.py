@@ -32,5 +32,3 @@ OF_REGION = (
     BrakeName.FIRST_LISTING,
     BrakeName.REGION_LEFT,
 )
-CONFIRMING_CYCLES = 3
-"""Number of consecutive cycles that must show the same mass loss before workers act on it."""

@@ -55,12 +55,12 @@ class Rest:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Choose the next offering and store the intent (T2)."""
+    """Choose the next offering and store the intent."""
 
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """Check that the VM is still wanted, and send the create call from the stored parameters (T3 to T5)."""
+    """Check that the VM is still wanted, and send the create call from the stored parameters."""
 
 
 @dataclass(frozen=True, slots=True)

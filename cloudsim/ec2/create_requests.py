@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
-from cloudsim.ec2 import existing, launch_interfaces, network, reservations
+from cloudsim.ec2 import default_vpc, existing, launch_interfaces, reservations
 from cloudsim.ec2.call import Call
 from cloudsim.ec2.catalog import PROVIDER
 from cloudsim.ec2.disks import read_disks
@@ -81,7 +81,7 @@ def read_order(call: Call) -> Order:
         },
         placement_group=f"{PROVIDER}/{call.account}/{call.region}/{placement_group}" if placement_group else None,
         reservation=reservation.key if reservation is not None else None,
-        spec_by_zone={zone: {"subnet": subnet or network.subnet_id(call.account, zone)} for zone in call.zones},
+        spec_by_zone={zone: {"subnet": subnet or default_vpc.subnet_id(call.account, zone)} for zone in call.zones},
     )
 
 
@@ -157,7 +157,7 @@ def _zones(call: Call, subnet: str | None) -> tuple[tuple[str, ...], str]:
     if zone_name is not None and zone_name not in call.zones:
         raise AwsError("InvalidParameterValue", f"Invalid availability zone: [{zone_name}]")
     if subnet is not None:
-        zone = network.zone_of_subnet(call.account, call.region, subnet)
+        zone = default_vpc.zone_of_subnet(call.account, call.region, subnet)
         if zone is None:
             raise AwsError("InvalidSubnetID.NotFound", f"The subnet ID '{subnet}' does not exist")
         if zone_name not in (None, zone):
@@ -193,7 +193,7 @@ def _check_sold_as(call: Call, machine: str, market: Market) -> None:
 
 
 def _groups(call: Call, group_ids: list[str]) -> list[dict[str, str]]:
-    default = network.default_group_id(call.account, call.region)
+    default = default_vpc.default_group_id(call.account, call.region)
     return [_group(call, group_id, default) for group_id in group_ids or [default]]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from cloudsim.ec2 import network
+from cloudsim.ec2 import default_vpc
 from cloudsim.ec2.call import Call, Result
 from cloudsim.ec2.catalog import PROVIDER
 from cloudsim.ec2.errors import AwsError
@@ -55,8 +55,8 @@ def _interface(call: Call, nic: Resource) -> dict[str, Any]:
         "RequesterManaged": False,
         "SourceDestCheck": True,
         "Status": _status(nic),
-        "SubnetId": nic.spec.get("subnet") or network.subnet_id(nic.account, nic.zone),
-        "VpcId": network.vpc_id(nic.account, nic.region),
+        "SubnetId": nic.spec.get("subnet") or default_vpc.subnet_id(nic.account, nic.zone),
+        "VpcId": default_vpc.vpc_id(nic.account, nic.region),
         "TagSet": tag_list(nic.tags),
         **_attachment(call, nic),
     }

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from cloudsim.control.models import PlantBody
 from cloudsim.credentials import DEFAULT_ACCOUNT
-from cloudsim.ec2 import network
+from cloudsim.ec2 import default_vpc
 from cloudsim.ec2.catalog import PROVIDER
 from cloudsim.ec2.create_requests import METADATA_DEFAULTS
 from cloudsim.ec2.images import ROOT_DEVICE, ROOT_GIB, images, newest
@@ -61,7 +61,7 @@ def _order(world: World, body: PlantBody, zone: str) -> Order:
             "shutdown": "stop",
             "user_data": "",
             "spot": {"id": f"sir-{world.hex(8)}", "tags": body.tags},
-            "subnet": network.subnet_id(body.account or DEFAULT_ACCOUNT, zone),
+            "subnet": default_vpc.subnet_id(body.account or DEFAULT_ACCOUNT, zone),
         },
     )
 
@@ -72,7 +72,9 @@ def _disk(world: World, snapshot: str) -> DiskOrder:
 
 
 def _groups(body: PlantBody) -> list[dict[str, str]]:
-    return [{"GroupId": network.default_group_id(body.account or DEFAULT_ACCOUNT, body.region), "GroupName": "default"}]
+    return [
+        {"GroupId": default_vpc.default_group_id(body.account or DEFAULT_ACCOUNT, body.region), "GroupName": "default"}
+    ]
 
 
 def _nic(world: World, groups: list[dict[str, str]]) -> NicOrder:

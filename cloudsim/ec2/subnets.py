@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cloudsim.ec2 import network
+from cloudsim.ec2 import default_vpc
 from cloudsim.ec2.call import Call
 from cloudsim.ec2.catalog import PROVIDER
 
@@ -14,5 +14,5 @@ def is_open(call: Call, subnet: str) -> bool:
 
 def free_addresses(call: Call, subnet: str) -> int:
     """How many addresses a subnet has left."""
-    usual = network.free_addresses(call.account, call.region, subnet)
+    usual = default_vpc.free_addresses(call.account, call.region, subnet)
     return call.world.restrictions.free_addresses(PROVIDER, subnet, usual)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from cloudsim.ec2 import network
+from cloudsim.ec2 import default_vpc
 from cloudsim.ec2.catalog import PROVIDER
 from cloudsim.ec2.images import ROOT_DEVICE
 from cloudsim.world import Market, Resource, ResourceKind, Vm, VmState, World
@@ -133,7 +133,7 @@ def _interface(vm: Vm, nic: Resource) -> dict[str, Any]:
         "SourceDestCheck": True,
         "Status": "in-use",
         "SubnetId": vm.spec["subnet"],
-        "VpcId": network.vpc_id(vm.account, vm.region),
+        "VpcId": default_vpc.vpc_id(vm.account, vm.region),
     }
 
 
@@ -148,7 +148,7 @@ def _wiring(world: World, vm: Vm) -> dict[str, Any]:
         "PrivateIpAddress": vm.private_ip,
         "PublicIpAddress": _public_address(vm),
         "SubnetId": vm.spec["subnet"],
-        "VpcId": network.vpc_id(vm.account, vm.region),
+        "VpcId": default_vpc.vpc_id(vm.account, vm.region),
         "SecurityGroups": vm.spec["groups"],
         "BlockDeviceMappings": [_volume_mapping(vm, part) for part in parts if part.kind is ResourceKind.VOLUME],
         "NetworkInterfaces": [_interface(vm, part) for part in parts if part.kind is ResourceKind.NETWORK_INTERFACE],

@@ -12,7 +12,7 @@ from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 
 from app.cli.client import Api
-from app.cli.config import Endpoint
+from app.cli.endpoint import Endpoint
 from app.cli.mcp.server import Connect, http_server, local_server
 from tests.api.conftest import Caller
 from tests.api.fleet import Fleet

@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from app.cli.client import Api
-from app.cli.config import Endpoint
+from app.cli.endpoint import Endpoint
 from app.cli.errors import UnreachableError
 
 

@@ -12,7 +12,7 @@ from mcp import Client
 
 from app.cli import client
 from app.cli.client import Api
-from app.cli.config import Endpoint
+from app.cli.endpoint import Endpoint
 from app.cli.errors import InvalidValueError
 from app.cli.mcp.server import local_server
 from app.cli.paths import check_path, is_id, path_of

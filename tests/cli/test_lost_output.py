@@ -13,7 +13,7 @@ import pytest
 
 from app.cli import client
 from app.cli.client import Api
-from app.cli.config import Endpoint
+from app.cli.endpoint import Endpoint
 from app.cli.errors import OUTPUT_LOST
 from app.cli.main import app
 from tests.cli.commands import COMMANDS, arguments

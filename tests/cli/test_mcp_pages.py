@@ -16,7 +16,7 @@ from mcp.server.mcpserver.exceptions import ToolError
 
 from app.api.http.problems import problem
 from app.cli.client import Api
-from app.cli.config import Endpoint
+from app.cli.endpoint import Endpoint
 from app.cli.errors import ProblemError
 from app.cli.mcp.advice import explained
 from app.cli.mcp.server import local_server

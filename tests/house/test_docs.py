@@ -17,7 +17,7 @@ from app.cli.main import app
 from app.server.main import _parse
 from app.settings import load_accounts
 from tests.house.sources import ROOT, tracked_files
-from workers.process.deadman import _options
+from workers.deadman.command import _options
 
 PAGES = [path for path in tracked_files() if path.suffix == ".md"]
 LINK = re.compile(r"\]\((?!https?:|mailto:|#)([^)#\s]+)")

@@ -75,7 +75,7 @@ def test_the_image_gets_neither_the_local_stack_nor_the_tools() -> None:
 
 STARTED = (
     "import app.server.main, app.cli.main, workers.process.running, workers.process.celery_app, kombu.transport.redis, celery.app.amqp, "
-    "workers.account_checks.command, workers.process.deadman, workers.prices.commands, workers.invoices.command"
+    "workers.account_checks.command, workers.deadman.command, workers.price_lists.commands, workers.invoices.command"
 )
 """The programs of an installation, and what Celery imports only when it connects."""
 HIDE = "import sys; sys.modules.update(dict.fromkeys(sys.argv[1:]))"

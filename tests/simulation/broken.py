@@ -23,9 +23,9 @@ from app.db.schema.tables import bad_gpu
 from app.domain import idleness, lifecycle
 from app.domain import inventory as rules
 from app.domain.gpus import proofs, protocol
-from app.domain.groups import decisions
-from app.domain.groups.decisions import decide_group
+from app.domain.groups import lifecycle as group_lifecycle
 from app.domain.groups.groups import GroupFacts, GroupState
+from app.domain.groups.lifecycle import decide_group
 from app.domain.groups.steps import Activate, Elect, GroupRest, GroupStep, Member
 from app.domain.ids import LeaseId
 from app.domain.leases import AttemptState, Lease, VmState
@@ -84,7 +84,7 @@ def slots_in_the_order_of_the_answer(patch: pytest.MonkeyPatch) -> None:
 
 def the_first_ready_member_forms_the_group(patch: pytest.MonkeyPatch) -> None:
     def early(group: GroupFacts, members: Sequence[Member], now: datetime) -> GroupStep:
-        some_ready = any(decisions.is_ready(group, member) for member in members)
+        some_ready = any(group_lifecycle.is_ready(group, member) for member in members)
         return Activate() if group.state is GroupState.FORMING and some_ready else decide_group(group, members, now)
 
     patch.setattr(coordinator, "decide_group", early)
@@ -307,8 +307,8 @@ BROKEN: tuple[tuple[Break, int, dict[str, float]], ...] = (
     (failing_proofs_pass, 2, {"restored": 0.0}),
     (a_required_proof_may_be_missing, 36, {**_LASTING, **_UNDISTURBED, "restored": 0.0}),
     (missing_samples_are_idle, 7, {**_LASTING, **_UNDISTURBED, "database_away": 0.0, "restored": 0.0}),
-    (the_tenant_is_asked_at_admission_alone, 1, {"suspended": 1.0, "restored": 0.0}),
-    (one_tenant_makes_gpus_known_as_bad, 34, {**_LASTING, **_UNDISTURBED, "restored": 0.0, "hostile": 1.0}),
+    (the_tenant_is_asked_at_admission_alone, 35, {"suspended": 1.0, "restored": 0.0}),
+    (one_tenant_makes_gpus_known_as_bad, 31, {**_LASTING, **_UNDISTURBED, "restored": 0.0, "hostile": 1.0}),
     (one_tenant_sets_offerings_aside, 2, {**_LASTING, **_UNDISTURBED, "restored": 0.0, "hostile": 1.0}),
     (a_shut_down_from_inside_is_an_interruption, 5, {"restored": 0.0, "hostile": 1.0}),
     (the_newest_benchmark_counts, 2, {**_LASTING, **_UNDISTURBED, "restored": 0.0, "hostile": 1.0}),

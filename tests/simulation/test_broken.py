@@ -6,7 +6,7 @@ from tests.simulation.broken import BROKEN, Break
 from tests.simulation.database import Clocked
 from tests.simulation.world import simulate
 
-_MOST = 20
+_MOST = 40
 
 
 @pytest.mark.timeout(600)

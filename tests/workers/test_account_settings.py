@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from cloudsim.credentials import DEFAULT_ACCOUNT
-from cloudsim.ec2 import network
+from cloudsim.ec2 import default_vpc
 from cloudsim.testing import Control
 from tests.workers.fleet import ACCOUNT, REGION, Fleet
 
@@ -44,7 +44,7 @@ def test_a_lease_whose_subnet_is_full_starts_in_the_other_subnet_of_the_zone(
     make_fleet: Callable[..., Fleet], sim: Control, tmp_path: Path
 ) -> None:
     zone = f"{REGION}a"
-    subnets = [network.subnet_id(DEFAULT_ACCOUNT, zone, kind) for kind in (network.DEFAULT, network.SECOND)]
+    subnets = [default_vpc.subnet_id(DEFAULT_ACCOUNT, zone, kind) for kind in (default_vpc.DEFAULT, default_vpc.SECOND)]
     config = tmp_path / "subnets.toml"
     config.write_text(
         f'[[accounts]]\nprovider = "aws"\nname = "{ACCOUNT}"\nregions = ["{REGION}"]\nendpoint_url = "{sim.url}"\n'

@@ -16,7 +16,7 @@ from sqlalchemy.exc import DBAPIError
 from app.db.groups import coordination, writes
 from app.db.groups.members import lock_members
 from app.db.tenancy import commitments
-from app.domain.groups.decisions import decide_group
+from app.domain.groups.lifecycle import decide_group
 from app.domain.groups.steps import Elect, GroupRest, GroupStep, Member, Replace
 from app.domain.ids import GroupId, TenantId
 from workers.groups.election import Election, elect

@@ -213,7 +213,9 @@ class PeriodicRunner:
         for region in regions:
             if isinstance(error, Throttled):
                 provider = runtime.accounts.provider(job.account)
-                runtime.pacer.throttled(provider, runtime.pacer.bucket(job.account, region, "read"), error)
+                runtime.rate_limiter.throttled(
+                    provider, runtime.rate_limiter.bucket(job.account, region, "read"), error
+                )
             row = runtime.database.first(accounts.region_failed(job.account, region, error_json(error), silent=silent))
             if row is not None and row.is_silent and self._silences.get((job.account, region)) != row.since:
                 self._silences[job.account, region] = row.since

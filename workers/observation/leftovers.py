@@ -29,16 +29,16 @@ def sweep_leftovers(runtime: Runtime, account: str, region: str) -> int:
     """
     runtime.accounts.check_identity(account)
     provider = runtime.accounts.provider(account)
-    bucket = runtime.pacer.bucket(account, region, "write")
+    bucket = runtime.rate_limiter.bucket(account, region, "write")
     removed = 0
     leftovers = _over(runtime, account, region)
     for leftover in random.sample(leftovers, len(leftovers)):
-        if removed == _MOST_AT_ONCE or not runtime.pacer.take(provider, bucket):
+        if removed == _MOST_AT_ONCE or not runtime.rate_limiter.take(provider, bucket):
             break
         error = try_to_remove(provider, leftover)
         removed += error is None
         if isinstance(error, Throttled):
-            runtime.pacer.throttled(provider, bucket, error)
+            runtime.rate_limiter.throttled(provider, bucket, error)
             break
     return removed
 

@@ -74,8 +74,8 @@ def end_orphans(runtime: Runtime, provider: Provider, account: str, region: str,
     No orphan is due while the installation is on hold. Orphans without a row end only when there are not too many at
     once.
     """
-    bucket = runtime.pacer.bucket(account, region, "terminate")
-    if not runtime.pacer.take(provider, bucket):
+    bucket = runtime.rate_limiter.bucket(account, region, "terminate")
+    if not runtime.rate_limiter.take(provider, bucket):
         return 0
     due = orphans.due(account, region, again_after=_KILL_AGAIN_SECONDS, limit=KILLS_A_CYCLE, rowless_too=rowless_too)
     rows = runtime.database.all(due)
@@ -87,7 +87,7 @@ def end_orphans(runtime: Runtime, provider: Provider, account: str, region: str,
     _store_refusals(runtime, account, region, {row.instance_id: refused.get(row.instance_id) for row in rows})
     for error in refused.values():
         if isinstance(error, Throttled):
-            runtime.pacer.throttled(provider, bucket, error)
+            runtime.rate_limiter.throttled(provider, bucket, error)
             break
         if len(refused) == len(rows) and (isinstance(error, CredentialsRejected) or not error.answered):
             raise error

@@ -74,10 +74,10 @@ def _unlabelled(vms: Iterable[Vm], since: datetime) -> list[str]:
 def _label(runtime: Runtime, place: tuple[str, str], vm_ids: Collection[str]) -> Collection[str]:
     account, region = place
     rows = runtime.database.all(batches.owners(account, region, vm_ids)) if vm_ids else []
-    provider, bucket = runtime.accounts.provider(account), runtime.pacer.bucket(account, region, "write")
+    provider, bucket = runtime.accounts.provider(account), runtime.rate_limiter.bucket(account, region, "write")
     owners: dict[str, OwnerTags] = {}
     for row in rows[:_MOST_AT_ONCE]:
-        if not runtime.pacer.take(provider, bucket):
+        if not runtime.rate_limiter.take(provider, bucket):
             break
         owners[row.instance_id] = OwnerTags(
             installation=runtime.installation.id,
@@ -97,5 +97,5 @@ def _label(runtime: Runtime, place: tuple[str, str], vm_ids: Collection[str]) ->
         return ()
     throttled = next((error for error in result.refused.values() if isinstance(error, Throttled)), None)
     if throttled is not None:
-        runtime.pacer.throttled(provider, bucket, throttled)
+        runtime.rate_limiter.throttled(provider, bucket, throttled)
     return result.done

@@ -92,7 +92,7 @@ def assemble(
         database=database,
         accounts=accounts,
         catalogue=RankedOfferings(database, seconds=_CATALOGUE_SECONDS, monotonic=monotonic),
-        pacer=ProviderRateLimiter(database, enabled=settings.provider_rate_limits),
+        rate_limiter=ProviderRateLimiter(database, enabled=settings.provider_rate_limits),
         installation=installation,
         timing=timing_from(settings),
         cool_offs=cool_offs_from(settings),

@@ -11,8 +11,8 @@ from app.settings.memory import settle_memory
 _COMMANDS: Mapping[str, str] = MappingProxyType(
     {
         "check": "workers.account_checks.command",
-        "deadman": "workers.process.deadman",
-        "prices": "workers.prices.commands",
+        "deadman": "workers.deadman.command",
+        "prices": "workers.price_lists.commands",
         "reconcile": "workers.invoices.command",
     }
 )

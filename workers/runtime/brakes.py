@@ -14,9 +14,9 @@ import structlog
 from app.db.fleet import accounts
 from app.db.operations import brakes
 from app.db.schema import cluster
-from app.domain.brakes import CONFIRMING_CYCLES, BrakeName
+from app.domain.brakes import BrakeName
 from app.domain.error_kinds import ErrorKind
-from app.domain.safety import mass_loss_of, too_many
+from app.domain.mass_loss import CONFIRMING_CYCLES, mass_loss_of, too_many
 from workers.runtime.database import WorkerDatabase
 
 log = structlog.get_logger(__name__)

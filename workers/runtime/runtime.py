@@ -48,7 +48,7 @@ class Runtime:
     database: WorkerDatabase
     accounts: Accounts
     catalogue: RankedOfferings
-    pacer: ProviderRateLimiter
+    rate_limiter: ProviderRateLimiter
     installation: Installation
     timing: Timing
     cool_offs: CoolOffSeconds

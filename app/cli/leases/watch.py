@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Literal
 
 from app.cli.errors import FAILED, CliError, Json
-from app.cli.failures import failure_lines
+from app.cli.leases.failure import failure_lines
 from app.cli.leases.watch_views import JsonView, LineView, LiveView, Snapshot, View
 from app.cli.paths import path_of
 from app.cli.render import times

@@ -8,7 +8,7 @@ import typer
 
 from app.cli import completion
 from app.cli.command import command
-from app.cli.config import clean_key, clean_url
+from app.cli.endpoint import clean_key, clean_url
 from app.cli.errors import CliError, NotConfiguredError
 from app.cli.profiles import file, profiles
 from app.cli.render import output

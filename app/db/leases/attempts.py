@@ -75,7 +75,7 @@ def _plan(shared: tuple[str, ...]) -> Insert:
 
 
 def plan(planned: Sequence[PlannedAttempt], shared: Mapping[str, Any]) -> Bound[Insert]:
-    """T2: records the intent, before any side effect. `shared`: the columns that are the same for all attempts."""
+    """Records the intent, before any side effect. `shared`: the columns that are the same for all attempts."""
     rows = json.dumps([planned_attempt.as_row() for planned_attempt in planned])
     return Bound(_plan(tuple(shared)), {ROWS: rows, **plain(shared)})
 
@@ -136,7 +136,7 @@ def send(
     call_seconds: float,
     hold_seconds: float,
 ) -> Bound[Update]:
-    """T3: `planned -> sent`, if the claim is ours and the lease is still wanted. Extends the claim over the call.
+    """`planned -> sent`, if the claim is ours and the lease is still wanted. Extends the claim over the call.
 
     `params`: of an attempt that was planned without. The lease's slot of the launch rate is used up.
 
@@ -233,7 +233,7 @@ def _known_by(new: Mapping[str, Any], *this: ColumnElement[bool]) -> Update:
 
 
 def known(attempt_id: AttemptId, token: str, values: Mapping[str, Any]) -> Bound[Update]:
-    """T5: records the provider's id, also when the attempt was given up meanwhile. Never deletes or changes an id.
+    """Records the provider's id, also when the attempt was given up meanwhile. Never deletes or changes an id.
 
     A dead or refused attempt stays so, with its error. Garbage collection ends a VM that turned up late. It also ends a
     second VM of an attempt whose VM is known. Later observations of the VM stay too: the answer to a create call is

@@ -5,8 +5,8 @@ from sqlalchemy import TextClause, literal_column, text
 from app.db.core.compiled import with_values
 from app.db.fleet.cool_offs import IS_SILENT
 from app.db.fleet.jobs import ALIVE_FOR
-from app.domain.brakes import CONFIRMING_CYCLES
 from app.domain.leases import LIVE_ATTEMPT
+from app.domain.mass_loss import CONFIRMING_CYCLES
 
 _LIVE = ", ".join(f"'{state}'" for state in sorted(LIVE_ATTEMPT))
 _SET_BY = "concat_ws(': ', 'by ' || ({brake} ->> 'by'), {brake} ->> 'note')"

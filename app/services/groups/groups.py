@@ -10,9 +10,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.db.groups import lists, members
 from app.domain.groups.checks import parse_group_check
-from app.domain.groups.decisions import RankHeldError, RankHolder, may_be_replaced, ranks_to_fill
 from app.domain.groups.groups import GroupState, OnMemberLoss
 from app.domain.groups.hosts import MASTER_PORT, HostFormat, MemberHost, render
+from app.domain.groups.lifecycle import RankHeldError, RankHolder, may_be_replaced, ranks_to_fill
 from app.domain.ids import GroupId, is_typeid
 from app.domain.leases import TERMINAL
 from app.domain.list_filters import GroupFilter

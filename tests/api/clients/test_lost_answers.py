@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from app.cli import client, repeats
 from app.cli.client import Api
-from app.cli.config import Endpoint
+from app.cli.endpoint import Endpoint
 from app.cli.errors import CliError
 from app.cli.main import app
 from app.cli.mcp.server import local_server

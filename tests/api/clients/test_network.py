@@ -9,7 +9,7 @@ import pytest
 
 from app.cli import network
 from app.cli.client import Api
-from app.cli.config import Endpoint
+from app.cli.endpoint import Endpoint
 from app.cli.errors import NotConfiguredError
 
 URL = "https://gpulease.example"

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from app.cli.config import Choice, find_endpoint
+from app.cli.endpoint import Choice, find_endpoint
 from app.cli.errors import NotConfiguredError
 from app.domain.webhooks.formats import WebhookFormat, WebhookMessage, render
 from app.domain.webhooks.signature import secret_text, signed_headers

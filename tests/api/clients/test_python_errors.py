@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from app.cli.client import Api
-from app.cli.config import Endpoint
+from app.cli.endpoint import Endpoint
 from app.cli.errors import CliError
 from tests.api.clients.lossy import example
 

@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from app.cli.client import Api
-from app.cli.config import Endpoint
+from app.cli.endpoint import Endpoint
 from app.cli.errors import ProblemError
 from app.cli.leases.top import Board
 from app.cli.leases.top_views import Outage, PollResult, Screen, Size, lines

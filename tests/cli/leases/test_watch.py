@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console
 
 from app.cli.client import Api
-from app.cli.config import Endpoint
+from app.cli.endpoint import Endpoint
 from app.cli.leases.watch import Goal, Pace, Poller, follow
 from app.cli.leases.watch_views import Snapshot, picture
 from app.cli.render import times

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from app.cli.config import Choice, Endpoint, find_endpoint
+from app.cli.endpoint import Choice, Endpoint, find_endpoint
 from app.cli.errors import NotConfiguredError
 from app.cli.key_command import profile_key
 from app.cli.profiles.profiles import Profile, config_path, load

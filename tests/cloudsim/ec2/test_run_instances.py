@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from cloudsim.credentials import DEFAULT_ACCOUNT
-from cloudsim.ec2 import network
+from cloudsim.ec2 import default_vpc
 from cloudsim.testing import Control
 from tests.cloudsim.clock import ManualClock
 from tests.cloudsim.conftest import Clients, Launch
@@ -16,7 +16,7 @@ SPOT = {
 }
 
 
-FULL_SUBNET = network.subnet_id(DEFAULT_ACCOUNT, "us-east-1a", network.FULL)
+FULL_SUBNET = default_vpc.subnet_id(DEFAULT_ACCOUNT, "us-east-1a", default_vpc.FULL)
 
 
 def root(**volume: Any) -> dict[str, Any]:

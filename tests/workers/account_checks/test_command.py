@@ -10,7 +10,7 @@ import pytest
 
 from app.settings import StartupError, load_accounts
 from cloudsim.credentials import DEFAULT_ACCOUNT
-from cloudsim.ec2 import network
+from cloudsim.ec2 import default_vpc
 from cloudsim.testing import Control, running
 from tests.workers.clouds import CLOUDS, ENVIRONMENT, PLACES, account_text
 from tests.workers.providers.azure.accounts import GROUP, SUBNETS, SUBSCRIPTION
@@ -34,13 +34,13 @@ FAULTS = {
     "aws": Faults(
         right="ec2:TerminateInstances",
         image="/aws/our/image",
-        subnet=network.subnet_id(DEFAULT_ACCOUNT, "us-east-1a"),
+        subnet=default_vpc.subnet_id(DEFAULT_ACCOUNT, "us-east-1a"),
         quota="L-DB2E81BA",
         images='{ ours = "/aws/our/image" }',
         shown={
             "right": ("ec2:TerminateInstances", "grant ec2:TerminateInstances"),
             "image": ("ours", "correct `images.ours`"),
-            "subnet": (network.subnet_id(DEFAULT_ACCOUNT, "us-east-1a"), "use another subnet of this zone"),
+            "subnet": (default_vpc.subnet_id(DEFAULT_ACCOUNT, "us-east-1a"), "use another subnet of this zone"),
             "quota": ("L-DB2E81BA", "Running On-Demand G and VT instances"),
         },
     ),

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from app.domain.offerings import Market
-from workers.prices.compare import of_listings
-from workers.prices.tables import compare, read
+from workers.price_lists.compare import of_listings
+from workers.price_lists.tables import compare, read
 from workers.providers.price_list import COLUMNS, parse, render
 from workers.providers.registry import catalogue, price_list_path
 from workers.providers.types import Price

@@ -74,7 +74,7 @@ def _elect(ctx: StepContext, key: str, bucket: str, most: int) -> Rest | None:
 
 
 def _slot_of_leader(ctx: StepContext, bucket: str, *, has_company: bool) -> datetime:
-    slot = ctx.runtime.pacer.slot(ctx.provider, bucket)
+    slot = ctx.runtime.rate_limiter.slot(ctx.provider, bucket)
     if slot is not None and slot > ctx.now:
         traded = ctx.runtime.database.first(launches.trade_slot(ctx.lease.tenant_id, bucket, slot))
         slot = slot if traded is None else traded.slot_at

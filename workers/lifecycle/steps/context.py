@@ -75,7 +75,7 @@ class StepContext:
 
     def bucket(self, operation: str) -> str:
         """The rate bucket of the attempt's account and region."""
-        return self.runtime.pacer.bucket(self.attempt.account, self.attempt.region, operation)
+        return self.runtime.rate_limiter.bucket(self.attempt.account, self.attempt.region, operation)
 
     @contextmanager
     def writing_attempts(self) -> Iterator[Connection]:

@@ -25,7 +25,7 @@ def renew_deadline(ctx: StepContext) -> None:
         log.warning("deadline not written", code=error.code, error=error.message)
         pause = _FAILED_PAUSE
         if isinstance(error, Throttled):
-            pause = runtime.pacer.throttled(ctx.provider, ctx.bucket("read"), error)
+            pause = runtime.rate_limiter.throttled(ctx.provider, ctx.bucket("read"), error)
         later = attempts.retry_later(attempt.id, attempt.token, pause, error_json(error), claim_id=ctx.claim_id)
         runtime.database.run(later)
         return

@@ -31,7 +31,7 @@ def reboot_for_gpus(ctx: StepContext) -> Rest | None:
     A VM that the provider does not reboot is ended before the lease is active. An active lease keeps its VM then.
     """
     attempt, runtime = ctx.attempt, ctx.runtime
-    if not runtime.pacer.take(ctx.provider, ctx.bucket("write")):
+    if not runtime.rate_limiter.take(ctx.provider, ctx.bucket("write")):
         return Rest(ctx.now + _NO_TOKEN_PAUSE)
     try:
         ctx.provider.reboot(attempt.region, [str(attempt.instance_id)]).require(str(attempt.instance_id))
@@ -56,7 +56,7 @@ def _not_rebooted(ctx: StepContext, error: ProviderError) -> None:
     attempt, runtime = ctx.attempt, ctx.runtime
     pause = _FAILED_PAUSE
     if isinstance(error, Throttled):
-        pause = runtime.pacer.throttled(ctx.provider, ctx.bucket("write"), error)
+        pause = runtime.rate_limiter.throttled(ctx.provider, ctx.bucket("write"), error)
     since = _failing_since(ctx)
     if not isinstance(error, Refused | NotFound) and (since is None or ctx.now < since + _PATIENCE):
         later = attempts.retry_later(attempt.id, attempt.token, pause, error_json(error), claim_id=ctx.claim_id)

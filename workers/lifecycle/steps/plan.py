@@ -1,4 +1,4 @@
-"""T2: the intent, stored before any side effect: the attempt with token and exact parameters, its quota held."""
+"""The intent, stored before any side effect: the attempt with token and exact parameters, its quota held."""
 
 from collections.abc import Sequence
 from decimal import Decimal

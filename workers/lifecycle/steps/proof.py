@@ -53,13 +53,13 @@ def give_up_proof(ctx: StepContext) -> None:
 def read_console_proof(ctx: StepContext) -> Rest | None:
     """Reads the console once. Each read counts as a try, also one that fails, so their number is limited."""
     attempt, runtime = ctx.attempt, ctx.runtime
-    if not runtime.pacer.take(ctx.provider, ctx.bucket("read")):
+    if not runtime.rate_limiter.take(ctx.provider, ctx.bucket("read")):
         return Rest(ctx.now + _NO_TOKEN_PAUSE)
     try:
         output = ctx.provider.console_output(attempt.region, str(attempt.instance_id))
     except ProviderError as error:
         if isinstance(error, Throttled):
-            runtime.pacer.throttled(ctx.provider, ctx.bucket("read"), error)
+            runtime.rate_limiter.throttled(ctx.provider, ctx.bucket("read"), error)
         log.info("no console output", instance_id=attempt.instance_id, error=error_json(error))
         output = ""
     record = _first_proof(ctx, output)

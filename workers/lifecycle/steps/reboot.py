@@ -24,7 +24,7 @@ def reboot(ctx: StepContext) -> Rest | None:
     An event reports either outcome.
     """
     attempt, runtime = ctx.attempt, ctx.runtime
-    if not runtime.pacer.take(ctx.provider, ctx.bucket("write")):
+    if not runtime.rate_limiter.take(ctx.provider, ctx.bucket("write")):
         return Rest(ctx.now + _NO_TOKEN_PAUSE)
     try:
         ctx.provider.reboot(attempt.region, [str(attempt.instance_id)]).require(str(attempt.instance_id))
@@ -40,7 +40,7 @@ def _failed(ctx: StepContext, error: ProviderError) -> None:
     error = runtime.accounts.verdict(attempt.account, error)
     pause = _FAILED_PAUSE
     if isinstance(error, Throttled):
-        pause = runtime.pacer.throttled(ctx.provider, ctx.bucket("write"), error)
+        pause = runtime.rate_limiter.throttled(ctx.provider, ctx.bucket("write"), error)
     stored = error_json(error)
     if isinstance(error, Refused | NotFound) or _too_late(ctx):
         runtime.database.run(attempts.failed(attempt.id, attempt.token, stored, claim_id=ctx.claim_id))

@@ -76,7 +76,7 @@ class SentBatch:
 
 
 def record(ctx: StepContext, sent: SentBatch, answer: BatchLaunched) -> None:
-    """T5 of all slots. A slot for which the answer names neither a VM nor an error has an unknown outcome.
+    """Records the answer for all slots. A slot for which the answer names neither a VM nor an error has an unknown outcome.
 
     An answer with VMs is that of the batch, whichever of its calls created them. Without a VM, the answer proves nothing
     about an earlier call.
@@ -142,7 +142,7 @@ def not_made(ctx: StepContext, sent: SentBatch, error: ProviderError) -> None:
         case Unreachable() if sent.spec is not None and is_overdue(ctx):
             _end_refused(ctx, sent, everyone)
         case Throttled():
-            pause = ctx.runtime.pacer.throttled(ctx.provider, ctx.bucket("launch"), error)
+            pause = ctx.runtime.rate_limiter.throttled(ctx.provider, ctx.bucket("launch"), error)
             _as_before(ctx, sent, error, pause)
         case NotReady():
             _as_before(ctx, sent, error, error.retry_after or RETRY_FIRST)

@@ -164,7 +164,7 @@ def _pause(ctx: StepContext) -> timedelta:
 
 def _later(ctx: StepContext, error: ProviderError, pause: timedelta) -> Rest:
     if isinstance(error, Throttled):
-        pause = timedelta(seconds=ctx.runtime.pacer.throttled(ctx.provider, ctx.bucket("read"), error))
+        pause = timedelta(seconds=ctx.runtime.rate_limiter.throttled(ctx.provider, ctx.bucket("read"), error))
     attempt, seconds = ctx.attempt, pause.total_seconds()
     later = attempts.retry_later(attempt.id, attempt.token, seconds, error_json(error), claim_id=ctx.claim_id)
     ctx.runtime.database.run(later)

@@ -1,4 +1,4 @@
-"""T3 to T5: check, call, record. The call uses the stored parameters and runs outside any transaction."""
+"""Checks, calls and records. The call uses the stored parameters and runs outside any transaction."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -117,7 +117,7 @@ def window_of_claim(ctx: StepContext, checked_at: float) -> AbstractContextManag
 
 
 def record(ctx: StepContext, vm: Vm) -> None:
-    """T5: stores the VM in a transaction. See `store_vm`."""
+    """Stores the VM in a transaction. See `store_vm`."""
     with ctx.writing_attempts() as connection:
         store_vm(connection, ctx, vm)
     if ctx.row.attempt_batch_id is not None:
@@ -178,7 +178,7 @@ def vm_facts(vm: Vm, now: datetime) -> dict[str, Any]:
 
 
 def _not_done(ctx: StepContext, sent: SendRecord, error: Throttled) -> None:
-    pause = ctx.runtime.pacer.throttled(ctx.provider, ctx.bucket("launch"), error)
+    pause = ctx.runtime.rate_limiter.throttled(ctx.provider, ctx.bucket("launch"), error)
     _as_before(ctx, sent, error, pause, reached=not isinstance(error, Unreachable))
 
 

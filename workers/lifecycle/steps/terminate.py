@@ -38,7 +38,7 @@ def terminate_each(leases: Sequence[StepContext]) -> Rest | None:
     """Asks the provider to end the VMs of these leases, which are in one account and region, with one call."""
     first = leases[0]
     runtime, bucket = first.runtime, first.bucket("terminate")
-    if not runtime.pacer.take(first.provider, bucket):
+    if not runtime.rate_limiter.take(first.provider, bucket):
         return Rest(first.now + _NO_TOKEN_PAUSE)
     if runtime.stopping.is_set():
         return Rest(first.now)
@@ -58,7 +58,9 @@ def terminate_each(leases: Sequence[StepContext]) -> Rest | None:
         runtime.database.run(launches.terminate_sent(accepted))
         first.hurry_watch()
     throttled = next((refusal for refusal in ended.refused.values() if isinstance(refusal, Throttled)), None)
-    pause = runtime.pacer.throttled(first.provider, bucket, throttled) if throttled is not None else _FAILED_PAUSE
+    pause = (
+        runtime.rate_limiter.throttled(first.provider, bucket, throttled) if throttled is not None else _FAILED_PAUSE
+    )
     for vm_id, refusal in ended.refused.items():
         if isinstance(refusal, Throttled):
             _retry(vms[vm_id], pause, refusal)

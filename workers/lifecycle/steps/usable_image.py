@@ -46,10 +46,10 @@ def _launch_slot(ctx: StepContext, offering: Offering) -> Rest | None:
     runtime = ctx.runtime
     if most_together(runtime, offering.key) > 1:
         return None
-    bucket = runtime.pacer.bucket(offering.key.account, offering.key.region, "launch")
+    bucket = runtime.rate_limiter.bucket(offering.key.account, offering.key.region, "launch")
     slot: datetime | None = ctx.row.lease_slot_at
     if ctx.row.lease_slot_bucket != bucket:
-        slot = runtime.pacer.slot(runtime.accounts.provider(offering.key.account), bucket)
+        slot = runtime.rate_limiter.slot(runtime.accounts.provider(offering.key.account), bucket)
         if slot is not None and slot > ctx.now:
             traded = runtime.database.first(launches.trade_slot(ctx.lease.tenant_id, bucket, slot))
             slot = slot if traded is None else traded.slot_at

@@ -2,7 +2,7 @@
 
 import base64
 
-from workers.providers.aws import deadman
+from workers.providers.aws import shutdown_timer
 from workers.providers.common import cloud_init
 from workers.providers.types import LaunchSpec
 
@@ -17,7 +17,7 @@ return ask("GET", "{_METADATA}/meta-data/ami-launch-index", "X-aws-ec2-metadata-
 
 def packed(spec: LaunchSpec) -> str:
     """Compressed and in base64, to be stored as JSON. Raises InvalidSpec for a malformed key or when it is too long."""
-    return cloud_init.packed(spec, deadman.cloud_config(), LIMIT, slot=_SLOT)
+    return cloud_init.packed(spec, shutdown_timer.cloud_config(), LIMIT, slot=_SLOT)
 
 
 def unpacked(text: str) -> bytes:
@@ -27,4 +27,4 @@ def unpacked(text: str) -> bytes:
 
 def render(spec: LaunchSpec) -> str:
     """The message, ASCII, the same for the same spec. Raises InvalidSpec for a malformed key."""
-    return cloud_init.render(spec, deadman.cloud_config(), slot=_SLOT)
+    return cloud_init.render(spec, shutdown_timer.cloud_config(), slot=_SLOT)

@@ -12,7 +12,7 @@ from app.domain.offerings import Market
 from app.local.waiting import wait_until
 from app.settings.reservations import ReservationSettings
 from cloudsim.credentials import DEFAULT_ACCOUNT
-from cloudsim.ec2 import network
+from cloudsim.ec2 import default_vpc
 from cloudsim.testing import Control, running
 from tests.harness.cached_settings import read_settings
 from tests.workers.providers.aws.test_launch import account, planned
@@ -164,7 +164,7 @@ def test_an_unknown_key_ends_the_vm_with_a_refusal(sim: Control) -> None:
 
 
 def subnet(kind: str) -> str:
-    return network.subnet_id(DEFAULT_ACCOUNT, ZONE, kind)
+    return default_vpc.subnet_id(DEFAULT_ACCOUNT, ZONE, kind)
 
 
 def subnet_of(params: Any) -> str:
@@ -172,25 +172,25 @@ def subnet_of(params: Any) -> str:
 
 
 def test_of_several_subnets_in_a_zone_the_one_with_most_free_addresses_is_used(sim: Control) -> None:
-    aws = connect(sim, subnet_ids=tuple(map(subnet, (network.FULL, network.DEFAULT, network.SECOND))))
+    aws = connect(sim, subnet_ids=tuple(map(subnet, (default_vpc.FULL, default_vpc.DEFAULT, default_vpc.SECOND))))
     vm = launch(aws)
-    assert subnet_of(aws.plan(spec())) == subnet(network.SECOND)
+    assert subnet_of(aws.plan(spec())) == subnet(default_vpc.SECOND)
     assert vm.zone == ZONE
 
 
 def test_after_a_refusal_for_lack_of_addresses_the_other_subnet_is_used(sim: Control) -> None:
-    aws = connect(sim, subnet_ids=tuple(map(subnet, (network.DEFAULT, network.SECOND))))
+    aws = connect(sim, subnet_ids=tuple(map(subnet, (default_vpc.DEFAULT, default_vpc.SECOND))))
     first = aws.plan(spec(image=aws.image(REGION)))
     sim.fault("RunInstances", "error", code="InsufficientFreeAddressesInSubnet", times=1)
     with pytest.raises(errors.NetworkFull):
         aws.launch(REGION, first)
     second = aws.plan(spec(owner(n=2), image=aws.image(REGION)))
-    assert subnet_of(second) == subnet(network.DEFAULT)
+    assert subnet_of(second) == subnet(default_vpc.DEFAULT)
     assert aws.launch(REGION, second).zone == ZONE
 
 
 def test_a_zone_whose_subnets_are_all_full_has_no_capacity(sim: Control) -> None:
-    aws = connect(sim, subnet_ids=(subnet(network.FULL),))
+    aws = connect(sim, subnet_ids=(subnet(default_vpc.FULL),))
     with pytest.raises(errors.InsufficientCapacity) as caught:
         launch(aws)
     assert not isinstance(caught.value, errors.NetworkFull), "there is no other subnet to try"
@@ -199,13 +199,13 @@ def test_a_zone_whose_subnets_are_all_full_has_no_capacity(sim: Control) -> None
 def test_free_addresses_are_read_again_after_a_minute(sim: Control) -> None:
     now = [0.0]
     account = AwsAccount(provider="aws", name="sim", regions=(REGION,), endpoint_url=sim.url)
-    listed = [subnet(network.DEFAULT), subnet(network.SECOND)]
+    listed = [subnet(default_vpc.DEFAULT), subnet(default_vpc.SECOND)]
     subnets = Subnets(listed, AwsClients(account, read_settings()).ec2, lambda: now[0])
-    for seconds, used in ((0.0, network.DEFAULT), (59.0, network.DEFAULT), (61.0, network.SECOND)):
+    for seconds, used in ((0.0, default_vpc.DEFAULT), (59.0, default_vpc.DEFAULT), (61.0, default_vpc.SECOND)):
         now[0] = seconds
         subnets.refresh(REGION)
         if seconds == 0.0:
-            subnets.set_full(REGION, subnet(network.SECOND))
+            subnets.set_full(REGION, subnet(default_vpc.SECOND))
         chosen = subnets.of_zone(REGION, ZONE)
         assert chosen is not None
         assert chosen.id == subnet(used)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from app.services.leases.requests import LARGEST_STARTUP_SCRIPT
 from tests.workers.providers.samples import KEY, spec
-from workers.providers.aws import deadman, userdata
+from workers.providers.aws import shutdown_timer, userdata
 from workers.providers.common import cloud_init
 from workers.providers.errors import InvalidSpec
 from workers.providers.types import HostKeyReport
@@ -42,7 +42,7 @@ def config(text: str) -> Any:
 def keys(text: str) -> list[str]:
     found = config(text)
     assert set(found) == {"ssh_authorized_keys", "write_files", "runcmd"}
-    own = deadman.cloud_config()
+    own = shutdown_timer.cloud_config()
     assert found["write_files"][: len(own["write_files"])] == own["write_files"]
     assert found["runcmd"][: len(own["runcmd"])] == own["runcmd"]
     return list(found["ssh_authorized_keys"])
@@ -57,7 +57,7 @@ def script(text: str) -> str:
 def test_without_a_script_there_is_only_what_is_ours() -> None:
     for nothing in (None, ""):
         text = userdata.render(spec(startup_script=nothing))
-        assert config(text) == {**deadman.cloud_config(), "ssh_authorized_keys": [KEY]}
+        assert config(text) == {**shutdown_timer.cloud_config(), "ssh_authorized_keys": [KEY]}
 
 
 @given(st.text(min_size=1, max_size=300))

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.domain.groups.decisions import RankHeldError, RankHolder, decide_group, ranks_to_fill
 from app.domain.groups.groups import GroupFacts, GroupInterconnect, GroupPlacement, GroupState, OnMemberLoss, Pool
+from app.domain.groups.lifecycle import RankHeldError, RankHolder, decide_group, ranks_to_fill
 from app.domain.groups.steps import (
     Activate,
     AssignPool,

@@ -7,7 +7,7 @@ from decimal import Decimal, InvalidOperation
 from pathlib import Path
 
 from app.settings import StartupError
-from workers.prices import compare, write
+from workers.price_lists import compare, write
 
 
 def main(arguments: Sequence[str]) -> int:

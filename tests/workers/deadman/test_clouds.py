@@ -15,8 +15,8 @@ from app.settings import Settings, load_accounts
 from cloudsim.testing import Control, running
 from tests.workers.clouds import CLOUDS, ENVIRONMENT, PLACES, REFUSALS, account_text
 from tests.workers.providers.azure.accounts import GROUP
-from workers.process.deadman import main
-from workers.process.deadman_pass import Deadman
+from workers.deadman.command import main
+from workers.deadman.sweep import Deadman
 from workers.providers.aws.adapter import AwsProvider
 from workers.providers.aws.settings import AwsAccount
 from workers.providers.registry import connect
@@ -88,7 +88,7 @@ def start(
     for name, value in ENVIRONMENT.items():
         monkeypatch.setenv(name, value)
     # the stream of this test is closed after it, and loggers of this process would keep it
-    monkeypatch.setattr("workers.process.deadman.configure_logs", lambda *_: None)
+    monkeypatch.setattr("workers.deadman.command.configure_logs", lambda *_: None)
 
     def make(provider: str) -> Switch:
         path = tmp_path / f"{provider}.toml"

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 
 FEW = 5
 SHARE = 0.05
+CONFIRMING_CYCLES = 3
+"""Number of consecutive cycles that must show the same mass loss before workers act on it."""
 
 
 def mass_loss_of(lost: Mapping[str, int], live: Mapping[str, int]) -> frozenset[str]:

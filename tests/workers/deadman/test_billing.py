@@ -11,8 +11,8 @@ from cloudsim.testing import Control
 from tests.workers.clouds import CLOUDS, ENVIRONMENT, PLACES, account_text, request
 from tests.workers.fleet import ACCOUNT, Fleet
 from tests.workers.virtual_time import VirtualTime
+from workers.deadman.sweep import Deadman
 from workers.process.bootstrap import build_runtime
-from workers.process.deadman_pass import Deadman
 from workers.providers.registry import connect
 
 GRACE = 20.0

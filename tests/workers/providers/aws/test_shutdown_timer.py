@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from workers.providers.aws.deadman import SCRIPT, cloud_config
+from workers.providers.aws.shutdown_timer import SCRIPT, cloud_config
 
 NOW = 1_795_200_000
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from app.cli.config import Choice, Endpoint, find_endpoint
+from app.cli.endpoint import Choice, Endpoint, find_endpoint
 from app.cli.errors import NotConfiguredError
 
 SAVED = {"api_url": "http://127.0.0.1:8000", "tenant_key": "gpl_t", "operator_key": "gpl_o"}

@@ -25,7 +25,7 @@ import structlog
 
 from app.observability.logs import configure_logs
 from app.settings import AccountSettings, Settings, StartupError, load_accounts, load_settings
-from workers.process.deadman_pass import Deadman
+from workers.deadman.sweep import Deadman
 from workers.providers.ports import Provider
 from workers.providers.registry import connect
 

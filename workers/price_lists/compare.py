@@ -13,7 +13,7 @@ from app.db.fleet.offerings import offering_from_row
 from app.domain.offerings import InstanceType, Market, Offering
 from app.settings import StartupError, load_settings
 from app.settings.providers import providers
-from workers.prices.tables import CataloguePrices, Comparison, Place, compare, read
+from workers.price_lists.tables import CataloguePrices, Comparison, Place, compare, read
 from workers.providers.registry import catalogue
 from workers.runtime.database import WorkerDatabase
 

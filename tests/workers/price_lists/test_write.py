@@ -16,8 +16,8 @@ from cloudsim.gce.catalog import catalog as gcp_facts
 from cloudsim.testing import Control, running
 from cloudsim.world import Catalog
 from tests.workers.providers.gcp.accounts import key_file
-from workers.prices.commands import main
-from workers.prices.write import summarize, updated, write
+from workers.price_lists.commands import main
+from workers.price_lists.write import summarize, updated, write
 from workers.providers.errors import Throttled
 from workers.providers.price_list import parse
 from workers.providers.registry import catalogue, connect, price_list_path

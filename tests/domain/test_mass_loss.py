@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.domain.safety import too_many
+from app.domain.mass_loss import too_many
 
 
 @pytest.mark.parametrize(

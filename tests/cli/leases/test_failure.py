@@ -8,8 +8,8 @@ import pytest
 from rich.console import Console
 
 from app.cli.client import Api
-from app.cli.config import Endpoint
-from app.cli.failures import failure_lines
+from app.cli.endpoint import Endpoint
+from app.cli.leases.failure import failure_lines
 from app.cli.leases.watch import Pace, follow
 from app.cli.leases.watch_views import Snapshot, picture
 from app.cli.render import times

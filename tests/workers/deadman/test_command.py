@@ -15,7 +15,7 @@ import httpx
 import pytest
 
 from cloudsim.testing import Control, running
-from workers.process.deadman import heartbeat, main
+from workers.deadman.command import heartbeat, main
 
 INSTALLATION = "gpl-0123456789ab"
 REGION = "us-east-1"
@@ -112,7 +112,7 @@ def test_a_whole_pass_is_told_where_somebody_listens(
             """Quiet."""
 
     # the stream of this test is closed after it, and loggers of this process would keep it
-    monkeypatch.setattr("workers.process.deadman.configure_logs", lambda *_: None)
+    monkeypatch.setattr("workers.deadman.command.configure_logs", lambda *_: None)
     environment = {"AWS_ACCESS_KEY_ID": "AKIASIMULATED0000001", "AWS_SECRET_ACCESS_KEY": "x"}
     for name, value in (environment | {"GPULEASE_HEARTBEAT_KEY": "gpl_key", "AWS_CONFIG_FILE": "/dev/null"}).items():
         monkeypatch.setenv(name, value)

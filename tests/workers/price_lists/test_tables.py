@@ -10,9 +10,9 @@ import pytest
 from app.db.schema.tables import offering
 from app.domain.offerings import Gpu, InstanceType, Interconnect, Market
 from tests.workers.fleet import Fleet
-from workers.prices.commands import main
-from workers.prices.compare import of_listings
-from workers.prices.tables import COLUMNS, CataloguePrices, Place, compare, read
+from workers.price_lists.commands import main
+from workers.price_lists.compare import of_listings
+from workers.price_lists.tables import COLUMNS, CataloguePrices, Place, compare, read
 
 PLACE: Place = ("gcp", "us-central1", "a2-highgpu-1g")
 A100 = Gpu(model="A100", count=1, memory_gib=40, interconnect=Interconnect.PCIE)
