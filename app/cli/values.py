@@ -89,6 +89,15 @@ def gpu(text: str) -> tuple[str, int | None]:
     return model, int(count) if count else None
 
 
+def volume(text: str) -> dict[str, str]:
+    """`data:/srv/data` as the name of a volume and the path where the VM mounts it."""
+    name, colon, path = text.partition(":")
+    if not name or not colon or not path.startswith("/"):
+        msg = f"{text!r}: use NAME:PATH, such as data:/data"
+        raise typer.BadParameter(msg)
+    return {"name": name, "path": path}
+
+
 def pairs(texts: Iterable[str], *, what: str) -> dict[str, str]:
     """Parses repeated `key=value` texts. A key given twice is an error."""
     result: dict[str, str] = {}

@@ -13,6 +13,7 @@ from app.domain.offerings import Offering
 from app.domain.placement import Excluded, Exclusion, Ranking
 from app.domain.rates import rate_at
 from app.domain.reservations import Term, lasting_objection, passing_objection
+from app.domain.volumes import VolumePlace
 
 LEAST_RUN = timedelta(minutes=1)
 """A VM that the spend cap pays for less time is not launched."""
@@ -25,6 +26,7 @@ def term_of(
     *,
     spendable: Decimal | None = None,
     max_rate: Decimal | None = None,
+    volume_place: VolumePlace | None = None,
 ) -> Term:
     """The term of a lease that is requested at `now`. See `Term`."""
     waits = timedelta(seconds=request.wait_seconds)
@@ -36,6 +38,7 @@ def term_of(
         parts=request.parts,
         spendable=spendable,
         max_rate=max_rate,
+        volume_place=volume_place,
     )
 
 
@@ -68,11 +71,22 @@ def term_objection(offering: Offering, term: Term, now: datetime, *, launching: 
     objection = reservation_objection(offering, term, now, launching=launching)
     if objection is not None:
         return Excluded(offering=offering, code=Exclusion.RESERVATION, detail=objection)
+    objection = volume_objection(offering, term)
+    if objection is not None:
+        return Excluded(offering=offering, code=Exclusion.VOLUME_ELSEWHERE, detail=objection)
     objection = quote_objection(offering, term)
     if objection is not None:
         return Excluded(offering=offering, code=Exclusion.QUOTE, detail=objection)
     objection = spend_cap_objection(offering, term)
     return None if objection is None else Excluded(offering=offering, code=Exclusion.SPEND_CAP, detail=objection)
+
+
+def volume_objection(offering: Offering, term: Term) -> str | None:
+    """Why a VM at the offering cannot mount the lease's volumes. None: it can, or the lease has none."""
+    place, key = term.volume_place, offering.key
+    if place is None or place == VolumePlace(account=key.account, region=key.region, zone=key.zone):
+        return None
+    return f"is in {key.zone or key.region} of account {key.account}, and the volumes are in {place}"
 
 
 def quote_objection(offering: Offering, term: Term) -> str | None:

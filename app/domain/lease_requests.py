@@ -8,6 +8,7 @@ from typing import Any, Self
 
 from app.domain.offerings import GpuVendor, Interconnect, MarketPreference
 from app.domain.vm_parts import PartsRequest
+from app.domain.volumes import VolumeMount
 
 
 class OnInterruption(StrEnum):
@@ -141,6 +142,7 @@ class LeaseRequest:
     on_gpu_failure: OnGpuFailure = OnGpuFailure.NOTIFY
     idle: IdleRule | None = None
     benchmark: BenchmarkMode = BenchmarkMode.OFF
+    volumes: tuple[VolumeMount, ...] = ()
 
     @property
     def parts(self) -> PartsRequest:
@@ -173,6 +175,7 @@ _PARSERS: Mapping[str, Callable[[Any], Any]] = {
     "on_gpu_failure": OnGpuFailure,
     "idle": IdleRule.from_json,
     "benchmark": BenchmarkMode,
+    "volumes": lambda mounts: tuple(VolumeMount.from_json(mount) for mount in mounts),
 }
 _IF_REQUESTED = ("interconnect", "vendor")
 """Members that the API shows only if they were requested."""
@@ -186,13 +189,13 @@ def _parse(member: Any) -> Any:
 def _format(member: Any) -> Any:
     match member:
         case tuple():
-            return list(member)
+            return [_format(entry) for entry in member]
         case Decimal():
             return f"{member:f}"
         case StrEnum():
             return str(member)
         case Mapping():
             return dict(member)
-        case GpuRequest() | IdleRule():
+        case GpuRequest() | IdleRule() | VolumeMount():
             return member.as_json()
     return member

@@ -14,6 +14,7 @@ from app.domain.ids import AttemptId, LeaseId, TenantId
 from app.domain.lease_requests import LeaseRequest, OnInterruption
 from app.domain.rates import Rate
 from app.domain.reasons import BY_WISH, Reason, ReasonCode
+from app.domain.volumes import VolumePlace
 
 
 class LeaseState(StrEnum):
@@ -187,6 +188,8 @@ class Lease:
     """USD: the spend cap. None: no cap."""
     max_rate: Decimal | None = None
     """USD an hour that its VM may cost with all its parts at launch. None: no quote limits it."""
+    volume_place: VolumePlace | None = None
+    """Where its volumes are, and so its VM. None: it has none."""
     cost_closed: Decimal = Decimal(0)
     """USD of past attempts and past prices."""
     cost_reached_at: datetime | None = None

@@ -62,6 +62,7 @@ class Exclusion(StrEnum):
     RESERVATION = "reservation"
     SPEND_CAP = "spend_cap"
     QUOTE = "quote"
+    VOLUME_ELSEWHERE = "volume_elsewhere"
 
 
 CORDONED_DETAIL = "cordoned by an operator"

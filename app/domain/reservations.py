@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 
 from app.domain.vm_parts import PartsRequest
+from app.domain.volumes import VolumePlace
 
 ENDING_MARGIN = timedelta(minutes=5)
 """A lease ends this long before its reservation, so that its VM is gone when the reservation ends."""
@@ -50,7 +51,8 @@ class Term:
     """The part of a lease that placement reads besides its requirements. `waits`: how long it may wait for capacity in all.
 
     `parts`: what it requests besides compute. `spendable`: USD that its next VM may cost. None: no spend cap.
-    `max_rate`: USD an hour that its VM may cost with all its parts. None: no quote limits it.
+    `max_rate`: USD an hour that its VM may cost with all its parts. None: no quote limits it. `volume_place`: where its
+    volumes are. None: it has none.
     """
 
     tenant_id: str
@@ -60,6 +62,7 @@ class Term:
     parts: PartsRequest
     spendable: Decimal | None = None
     max_rate: Decimal | None = None
+    volume_place: VolumePlace | None = None
 
 
 def lasting_objection(reservation: Reservation, term: Term, now: datetime) -> str | None:

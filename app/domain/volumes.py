@@ -1,7 +1,7 @@
 """Volumes: disks of a tenant that outlive the VMs that mount them. Their states, and where a VM may mount them."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import PurePosixPath
@@ -40,8 +40,14 @@ TRANSITIONS: Mapping[VolumeState, frozenset[VolumeState]] = {
 """From each state, the states that may be entered next."""
 
 LARGEST_GIB = 16384
+MOST_OF_LEASE = 8
+"""Volumes of one lease."""
 LONGEST_PATH = 128
 PATH = re.compile(r"(/[A-Za-z0-9_][A-Za-z0-9._-]*){1,6}")
+PATH_RULE = (
+    f"must be an absolute path such as /data, of at most {LONGEST_PATH} characters and six parts of letters, digits and ._- that "
+    "do not begin with . or -"
+)
 SYSTEM_DIRECTORIES = frozenset(
     {
         "bin",
@@ -96,14 +102,23 @@ class VolumePlace:
     region: str
     zone: str
 
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Self:
+        """Reads `as_json`."""
+        return cls(account=value["account"], region=value["region"], zone=value["zone"])
+
+    def as_json(self) -> dict[str, str]:
+        """{account, region, zone}."""
+        return {"account": self.account, "region": self.region, "zone": self.zone}
+
+    def __str__(self) -> str:
+        return f"{self.zone} of account {self.account}"
+
 
 def path_problem(path: str) -> str | None:
     """Why no volume may be mounted at `path`. None: one may."""
     if len(path) > LONGEST_PATH or not PATH.fullmatch(path):
-        return (
-            f"must be an absolute path of at most {LONGEST_PATH} characters and six parts; "
-            "each part begins with a letter, a digit or _, and contains letters, digits, '.', '_' and '-'"
-        )
+        return PATH_RULE
     first = PurePosixPath(path).parts[1]
     if first in SYSTEM_DIRECTORIES:
         return f"must not be in /{first}, which belongs to the operating system: use a path such as /data"
@@ -112,14 +127,14 @@ def path_problem(path: str) -> str | None:
     return None
 
 
-def mounts_problem(mounts: tuple[VolumeMount, ...]) -> tuple[int, str, str] | None:
-    """The first mount that conflicts with an earlier one: its index, its member and why. None: they agree."""
+def mounts_problem(mounts: Sequence[VolumeMount]) -> str | None:
+    """Why a lease cannot have these mounts together. None: it can."""
     for index, mount in enumerate(mounts):
         for earlier in mounts[:index]:
             if mount.name == earlier.name:
-                return index, "name", f"{mount.name} is listed twice"
+                return f"must not list {mount.name} twice"
             if mount.path == earlier.path or _below(mount.path, earlier.path) or _below(earlier.path, mount.path):
-                return index, "path", f"must not be the path of another volume, nor in it: {earlier.path}"
+                return f"must have separate paths: {earlier.path} and {mount.path} overlap"
     return None
 
 

@@ -157,6 +157,17 @@ class NameTaken(ServiceError):
     )
 
 
+class VolumeInUse(ServiceError):
+    """The volume is in use, or it is not available."""
+
+    code, status = "volume_in_use", 409
+    retryable = True
+    advice = (
+        "One lease at a time holds a volume. Release the lease `lease_id`, or wait until the volume has the `state` "
+        "`available` and no lease."
+    )
+
+
 class QuotaExceeded(ServiceError):
     """The request exceeds the quota."""
 

@@ -132,7 +132,8 @@ class CatalogueSnapshot:
 
     def _differs(self, term: Term) -> bool:
         """Whether the ranking for this term may differ from that of its requirements."""
-        return self._has_reservations or term.spendable is not None or term.max_rate is not None
+        own = (term.spendable, term.max_rate, term.volume_place)
+        return self._has_reservations or any(limit is not None for limit in own)
 
     def near_misses(self, requirements: Requirements, term: Term) -> NearMisses:
         """The excluded offerings of `rank_for`, grouped. Computed once for equal requirements, where terms make no difference."""

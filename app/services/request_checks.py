@@ -69,7 +69,9 @@ def check_request(snapshot: CatalogueSnapshot, tenant_id: str, new: CreateLease)
 
 def request_term(new: CreateLease, tenant_id: str, now: datetime) -> Term:
     """What placement reads of a create call besides its requirements."""
-    return term_of(new.request, tenant_id, now, spendable=new.max_cost, max_rate=new.max_rate)
+    return term_of(
+        new.request, tenant_id, now, spendable=new.max_cost, max_rate=new.max_rate, volume_place=new.volume_place
+    )
 
 
 def _resolved(gpu: GpuRequest, names: CatalogueNames) -> GpuRequest:

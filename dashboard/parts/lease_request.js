@@ -36,6 +36,7 @@ export const EMPTY = {
   "idle/after_seconds": "",
   "idle/action": "notify",
   benchmark: false,
+  volumes: "",
   ssh_keys: null,
   ssh_public_keys: "",
   startup_script: "",
@@ -77,6 +78,7 @@ export function bodyOf(values) {
     on_gpu_failure: values.on_gpu_failure === EMPTY.on_gpu_failure ? undefined : values.on_gpu_failure,
     idle: idleOf(values),
     benchmark: values.benchmark ? "quick" : undefined,
+    volumes: orNone(lines(values.volumes).map(mount)),
     ssh_keys: values.ssh_keys ?? undefined,
     ssh_public_keys: orNone(lines(values.ssh_public_keys)),
     startup_script: orNone(values.startup_script),
@@ -88,6 +90,12 @@ export function bodyOf(values) {
     tenant_id: orNone(values.tenant_id),
   };
   return JSON.parse(JSON.stringify(body));
+}
+
+/** The name of a volume and its path, which a colon separates. */
+function mount(line) {
+  const [name, ...path] = line.split(":");
+  return { name: name.trim(), path: path.join(":").trim() };
 }
 
 /** Without a time there is no rule. People write minutes. */
@@ -116,6 +124,8 @@ function gpuOf(values) {
     vendor: orNone(values["gpu/vendor"]),
   };
 }
+
+export const volumeText = ({ name, path }) => `${name}:${path}`;
 
 /** The form's values for a request like an earlier one. Its stored keys are written out, since one may be deleted by now. */
 export function valuesOf(lease) {
@@ -148,6 +158,7 @@ export function valuesOf(lease) {
     "idle/after_seconds": request.idle ? String(request.idle.after_seconds / 60) : "",
     "idle/action": request.idle?.action ?? EMPTY["idle/action"],
     benchmark: request.benchmark === "quick",
+    volumes: (request.volumes ?? []).map(volumeText).join("\n"),
     ssh_public_keys: (request.ssh_public_keys ?? []).join("\n"),
     startup_script: request.startup_script ?? "",
     image: request.image ?? "",
@@ -186,6 +197,7 @@ const OPTIONS = {
   proof: "proof",
   on_gpu_failure: "on-gpu-failure",
   benchmark: "benchmark",
+  volumes: "volume",
   ssh_keys: "ssh-key",
   image: "image",
   disk_gib: "disk",
@@ -194,7 +206,7 @@ const OPTIONS = {
 };
 
 const duration = (seconds) => (seconds % 3600 === 0 ? `${seconds / 3600}h` : seconds % 60 === 0 ? `${seconds / 60}m` : `${seconds}s`);
-const SHOWN = { ttl_seconds: duration, wait_seconds: duration, expiry_warnings_seconds: (seconds) => seconds.map(duration).join(",") || NO_WARNING };
+const SHOWN = { volumes: volumeText, ttl_seconds: duration, wait_seconds: duration, expiry_warnings_seconds: (seconds) => seconds.map(duration).join(",") || NO_WARNING };
 const JOINED = ["expiry_warnings_seconds"]; // one option for all values
 
 /** The command with options; where a field has none, the command reads the request from its standard input. */

@@ -156,6 +156,7 @@ function More({ form }) {
         <${F} form=${form} field=${{ name: "idle/after_seconds", label: "Idle after, minutes", type: "number", min: 15, step: "any", placeholder: "no rule", hint: "All GPUs at 5 % or less for this time." }} />
         <${F} form=${form} field=${{ name: "idle/action", label: "When idle", kind: "select", options: Object.entries(IDLE_ACTIONS), disabled: form.values["idle/after_seconds"] === "" }} />
         <${F} form=${form} field=${{ name: "benchmark", label: "Measure the GPUs, under a minute", kind: "check" }} />
+        <${F} form=${form} field=${{ name: "volumes", label: "Volumes, one name:/path per line", kind: "textarea", wide: true, rows: 2, placeholder: "data:/data", hint: "The VM runs in the zone of its volumes. They outlive the lease." }} />
         <${F} form=${form} field=${{ name: "public_ip", label: "Public address", kind: "check" }} />
         <${F} form=${form} field=${{ name: "allowed_cidrs", label: "Networks that may connect to port 22", wide: true, placeholder: "192.0.2.0/24; if empty, the account's own rules apply" }} />
         <${F} form=${form} field=${{ name: "labels", label: "Labels, one key=value per line", kind: "textarea", wide: true, rows: 2 }} />

@@ -12,7 +12,7 @@ import { Findings, GpuHealth } from "../parts/gpu_health.js";
 import { Icon } from "../parts/icons.js";
 import { LeaseActions, nameOf } from "../parts/lease_actions.js";
 import { LeaseCost } from "../parts/lease_cost.js";
-import { IDLE_ACTIONS, ON_GPU_FAILURE, PROOFS } from "../parts/lease_request.js";
+import { IDLE_ACTIONS, ON_GPU_FAILURE, PROOFS, volumeText } from "../parts/lease_request.js";
 import { to } from "../router.js";
 import { mayManageLeases } from "../session.js";
 import { useSubject } from "../title.js";
@@ -170,6 +170,7 @@ const Asked = ({ request, labels }) => html`
     request.on_gpu_failure && ["On GPU failure", ON_GPU_FAILURE[request.on_gpu_failure]],
     request.idle && ["When idle", `${IDLE_ACTIONS[request.idle.action]} after ${span(request.idle.after_seconds)}`],
     request.benchmark === "quick" && ["Benchmark", "quick"],
+    request.volumes?.length > 0 && ["Volumes", request.volumes.map(volumeText).join(", ")],
     mayManageLeases() && ["SSH keys", sshKeys(request)],
     ["Labels", Object.keys(labels).length ? html`<span class="labels">${Object.entries(labels).map(([key, value]) => html`<a key=${key} href=${to("leases", { label: `${key}:${value}` })}>${key}=${value}</a>`)}</span>` : "none"],
   ]} />

@@ -145,6 +145,34 @@ class Fleet:
         self.run("UPDATE lease SET attempts_count = greatest(attempts_count, %s) WHERE id = %s", n, lease_id)
         return str(row["id"])
 
+    def volume(self, tenant_id: str, name: str = "data", **changes: Any) -> str:
+        """A volume of the tenant, available and free unless `changes` say otherwise, with its quota. Answers its id."""
+        row = {
+            "id": new_id("vol"),
+            "tenant_id": tenant_id,
+            "key_id": "key_x",
+            "name": name,
+            "size_gib": 10,
+            "provider": "aws",
+            "account": "main",
+            "region": "us-east-1",
+            "zone": "us-east-1a",
+            "state": "available",
+            "cloud_id": new_id("disk"),
+            "price_per_hour": "0.001096",
+            "billing_started_at": "now()",
+            "retry_at": None,
+            **changes,
+        }
+        self._insert("volume", row)
+        self.run(
+            "INSERT INTO quota (tenant_id, resource, used) VALUES (%s, 'volume_gib', %s) "
+            "ON CONFLICT (tenant_id, resource) DO UPDATE SET used = quota.used + excluded.used",
+            tenant_id,
+            0 if row.get("ended_at") else row["size_gib"],
+        )
+        return str(row["id"])
+
     def archive_attempt(self, tenant_id: str) -> None:
         """What is left of a lease that was purged."""
         where = {**WHERE, "price_per_hour": "1.006", "instance_id": new_id("i"), "ended_at": "now()", "n": 1}

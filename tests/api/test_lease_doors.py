@@ -55,8 +55,8 @@ MEMBERS: dict[str, Any] = {
     "labels": {"team": "vision"},
     "expiry_warnings_seconds": [300, 60],
 }
-NOT_OF_THE_LEASE = {"name", "quote_id", "tenant_id"}
-"""Members that differ from door to door."""
+NOT_OF_THE_LEASE = {"name", "quote_id", "tenant_id", "volumes"}
+"""Members that differ from door to door. One lease at a time holds a volume."""
 COLUMNS = """SELECT request - 'name' AS request, labels, on_interruption, max_cost, expiry_warnings, key_id, minimum_claim,
     minimum_rate, estimated_price_per_hour, expires_at - created_at AS term, wait_until - created_at AS wait,
     (SELECT startup_script FROM lease_secret WHERE lease_id = lease.id) AS script
@@ -220,6 +220,23 @@ async def test_a_similar_lease_of_the_dashboard_is_the_same(wish: dict[str, Any]
     [wanted] = fleet.run(COLUMNS, direct["id"])
     wanted["request"]["ssh_keys"] = []  # the form writes out the keys themselves
     assert fleet.run(COLUMNS, similar["id"]) == [wanted]
+
+
+async def test_volumes_come_through_every_door(alice: Caller, fleet: Fleet) -> None:
+    """One door after the other: the lease before has ended, and its claim with it."""
+    mounts = [{"name": "my data", "path": "/data"}, {"name": "models", "path": "/srv/models"}]
+    for mount in mounts:
+        fleet.volume(alice.tenant_id, mount["name"])
+    body = {**TYPES, "ttl_seconds": 3600, "market": "on_demand", "volumes": mounts}
+    options = LeaseOptions(type=["g5.xlarge"], ttl=3600, volume=["my data:/data", "models:/srv/models"])
+    bodies = [body, request_body(options)]
+    while bodies:
+        made = await created(alice, "/v1/leases", bodies.pop(0))
+        assert made["request"]["volumes"] == mounts
+        fleet.run("UPDATE volume SET lease_id = NULL")
+        if not bodies and "name" not in body:
+            body["name"] = "similar"
+            bodies.append(await similar_to((await alice.get(f"/v1/leases/{made['id']}")).text))
 
 
 async def test_a_cap_of_ones_own_replaces_that_of_the_quote(alice: Caller) -> None:

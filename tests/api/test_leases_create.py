@@ -53,6 +53,7 @@ async def test_a_new_lease_is_queued_and_shows_the_request_with_its_defaults(ali
         "on_gpu_failure": "notify",
         "idle": None,
         "benchmark": "off",
+        "volumes": [],
         "labels": {"team": "vision"},
     }
     assert (lease["cost"]["accrued"], lease["cost"]["covers"]) == ("0.00", "compute_disk_address")

@@ -18,6 +18,7 @@ from app.domain.lease_requests import (
     ProofMode,
 )
 from app.domain.offerings import GpuVendor, Interconnect, MarketPreference
+from app.domain.volumes import VolumeMount
 
 TEXTS = st.none() | st.lists(st.text(min_size=1, max_size=8), min_size=1, max_size=3).map(tuple)
 GPUS = st.builds(
@@ -48,6 +49,7 @@ REQUESTS = st.builds(
     ssh_keys=TEXTS.map(lambda names: names or ()),
     image=st.none() | st.text(min_size=1),
     disk_gib=st.integers(30, 16_384),
+    volumes=st.lists(st.builds(VolumeMount, st.text(), st.text()), max_size=3).map(tuple),
     public_ip=st.booleans(),
     allowed_cidrs=TEXTS,
     on_interruption=st.sampled_from(OnInterruption),

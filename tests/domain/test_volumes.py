@@ -38,16 +38,16 @@ def test_a_path_of_the_system_is_refused(path: str) -> None:
     [
         (VolumeMount("b", "/work"), None),
         (VolumeMount("b", "/data2"), None),
-        (VolumeMount("a", "/work"), (1, "name")),
-        (VolumeMount("b", "/data"), (1, "path")),
-        (VolumeMount("b", "/data/in"), (1, "path")),
+        (VolumeMount("a", "/work"), "must not list a twice"),
+        (VolumeMount("b", "/data"), "must have separate paths"),
+        (VolumeMount("b", "/data/in"), "must have separate paths"),
     ],
 )
-def test_two_mounts_have_two_volumes_and_separate_paths(second: VolumeMount, problem: tuple[int, str] | None) -> None:
+def test_two_mounts_have_two_volumes_and_separate_paths(second: VolumeMount, problem: str | None) -> None:
     mounts = (VolumeMount("a", "/data"), second)
     for order in (mounts, mounts[::-1]):
         conflict = mounts_problem(order)
-        assert (conflict and conflict[:2]) == problem
+        assert conflict is None if problem is None else problem in (conflict or "")
 
 
 def test_a_mount_is_read_as_it_is_written() -> None:

@@ -28,6 +28,7 @@ LEASE: dict[str, Any] = {
     "startup_script": "#!/bin/sh\necho mine",
     "image": None,
     "disk_gib": 100,
+    "volumes": None,
     "public_ip": True,
     "allowed_cidrs": ["203.0.113.0/24"],
     "on_interruption": "end",

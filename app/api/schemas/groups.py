@@ -31,6 +31,7 @@ _OF_GROUP = {
     "name": "must be left out: the members are named after the group",
     "tenant_id": "must be left out: set the group's tenant_id",
     "quote_id": "must be left out: a quote is for one lease",
+    "volumes": "must be left out: one VM at a time mounts a volume",
 }
 """Fields of a lease request that no member has."""
 

@@ -17,6 +17,7 @@ from app.api.schemas.gpu_requests import (
     WantedProof,
 )
 from app.api.schemas.lease_fields import ExpiryWarnings, Labels, QuoteId
+from app.api.schemas.volumes import MountedVolumes
 from app.domain.boot_sizes import MOST_ALONE, MOST_IN_GROUP
 from app.domain.lease_actions import LaterExpiry
 from app.domain.lease_requests import (
@@ -181,6 +182,7 @@ class NewLease(Body):
     on_gpu_failure: WantedOnGpuFailure = OnGpuFailure.NOTIFY
     idle: WantedIdle = None
     benchmark: WantedBenchmark = BenchmarkMode.OFF
+    volumes: MountedVolumes = None
     labels: Labels = Field(default_factory=dict)
     expiry_warnings_seconds: ExpiryWarnings = None
     quote_id: Annotated[

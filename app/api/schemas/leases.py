@@ -10,6 +10,7 @@ from app.api.schemas.costs import Cost, Estimate
 from app.api.schemas.gpu_truth import GpuHealth, GpuProof, Idleness, Utilization
 from app.api.schemas.hardware import GROWS, Gpu, Network, PlacedLocalDisk
 from app.api.schemas.placements import Image, Placement
+from app.api.schemas.volumes import MountedVolume
 from app.domain.lease_requests import BenchmarkMode, IdleAction, OnGpuFailure, OnInterruption, ProofMode
 from app.domain.leases import AttemptState, Desired, LeaseState
 from app.domain.offerings import GpuVendor, Interconnect, Market, MarketPreference
@@ -95,6 +96,7 @@ class LeaseRequest(MemberRequest):
     """The request with defaults filled in."""
 
     name: str
+    volumes: Annotated[list[MountedVolume], Field(description="The volumes that the VM mounts.")]
     startup_script: Annotated[
         str | None,
         Field(
@@ -116,11 +118,7 @@ class Connection(View):
     ssh_command: str | None
     ssh_host_keys: Annotated[
         list[str] | None,
-        Field(
-            description=(
-                "The SSH host keys that the VM reported after its first boot. Null if the VM has not reported any."
-            )
-        ),
+        Field(description="The SSH host keys that the VM reported after its first boot. Null: none yet."),
     ]
 
 

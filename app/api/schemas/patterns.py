@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from app.domain.volumes import PATH, PATH_RULE
+
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
@@ -37,6 +39,7 @@ QUOTA_RESOURCE = Pattern(
     r"^[a-z_]+(:[A-Za-z0-9._-]+)?$", "must be a resource such as gpus, gpus:A100, leases or spend_per_hour"
 )
 AUDIT_ACTION = Pattern(r"^[a-z_]+\.[a-z_]+$", "must be an action such as key.revoke")
+MOUNT_PATH = Pattern(f"^{PATH.pattern}$", PATH_RULE)
 MONTH = Pattern(r"^2[0-9]{3}-(0[1-9]|1[0-2])$", "must be a month such as 2026-11")
 
 RULES = MappingProxyType(
@@ -51,6 +54,7 @@ RULES = MappingProxyType(
             IDEMPOTENCY_KEY,
             QUOTA_RESOURCE,
             AUDIT_ACTION,
+            MOUNT_PATH,
             MONTH,
         )
     }

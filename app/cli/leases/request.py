@@ -139,6 +139,14 @@ class LeaseOptions(GpuOptions):
         list[str] | None,
         typer.Option(metavar="CIDR", help="Network that may connect to the SSH port; repeatable.", rich_help_panel=_VM),
     ] = None
+    volume: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME:PATH",
+            help="Volume that the VM mounts at PATH, such as data:/data; repeatable.",
+            rich_help_panel=_VM,
+        ),
+    ] = None
     label: Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help="Repeatable.")] = None
     from_file: Annotated[
         Path | None,
@@ -193,6 +201,7 @@ def _request_fields(options: LeaseOptions) -> Json:
         "allowed_cidrs": options.cidr or None,
         "on_interruption": options.on_interruption,
         **options.gpu_fields(),
+        "volumes": [values.volume(text) for text in options.volume or ()] or None,
         "labels": labels or None,
     }
     return {name: value for name, value in fields.items() if value is not None}

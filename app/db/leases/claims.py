@@ -203,7 +203,7 @@ _LEASE = [
     "term_in_doubt",
     "proof",
     "gpu_health",
-    *("request_id", "key_id"),
+    *("request_id", "key_id", "volume_place"),
     *("group_id", "rank", "group_pool", "group_retreat"),
 ]
 

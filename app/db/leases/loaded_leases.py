@@ -10,6 +10,7 @@ from app.domain.ids import AttemptId, GroupId, LeaseId, TenantId
 from app.domain.lease_requests import LeaseRequest, OnInterruption
 from app.domain.leases import Attempt, AttemptState, Desired, Lease, LeaseState, VmState
 from app.domain.reasons import Reason
+from app.domain.volumes import VolumePlace
 
 ATTEMPT_COLUMNS = [
     "id",
@@ -67,6 +68,7 @@ def lease_from_row(row: Any) -> Lease:
         term_in_doubt=row.lease_term_in_doubt,
         max_cost=row.lease_max_cost,
         max_rate=row.lease_max_rate,
+        volume_place=None if row.lease_volume_place is None else VolumePlace.from_json(row.lease_volume_place),
         cost_closed=row.lease_cost_closed,
         cost_reached_at=row.lease_cost_reached_at,
         idle_floor=idleness.floor_from_row(row),

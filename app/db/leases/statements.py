@@ -154,6 +154,7 @@ def _new_lease(terms: Any) -> Any:
         "max_rate": bindparam("max_rate", type_=Money),
         "key_id": bindparam("key_id", type_=Id),
         "quote_id": bindparam("quote_id", type_=Id),
+        "volume_place": bindparam("volume_place", type_=Json),
         "expiry_warnings": bindparam("expiry_warnings", type_=Json),
         "unique_name": literal_column("true"),
         "expires_at": func.now() + bindparam("ttl", type_=Interval),
@@ -191,4 +192,5 @@ The caller must then reserve the quota with `quotas.ADMIT_LEASE` in the same tra
 return, with `expires_at`, or none when the terms forbid the lease or a live lease has the name. The caller then reads
 the cause from TERMS, and rolls back. Two creates at the same time: the index `ix_lease_live_name` refuses the second.
 Parameters: lease_id, tenant_id, name, labels, request, on_interruption, minimum_claim, estimated_price_per_hour,
-max_cost, minimum_rate, max_rate, key_id, quote_id, expiry_warnings, ttl_seconds, ttl, wait, startup_script, event_id, event_data, request_id."""
+max_cost, minimum_rate, max_rate, key_id, quote_id, volume_place, expiry_warnings, ttl_seconds, ttl, wait, startup_script,
+event_id, event_data, request_id."""

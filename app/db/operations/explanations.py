@@ -27,6 +27,7 @@ _LEASE = (
     "expires_at",
     "max_cost",
     "max_rate",
+    "volume_place",
     "cost_closed",
     "pass_started_at",
     "running_at",

@@ -41,6 +41,7 @@ from app.services.leases.admission import (
 from app.services.leases.refusals import no_offering
 from app.services.leases.requests import CreateLease
 from app.services.leases.ssh_keys import with_ssh_keys
+from app.services.leases.volumes import claim_volumes, find_volumes, with_volume_place
 from app.services.offering_cache import OfferingCache
 from app.services.ops.audit import record_lease
 from app.services.principal import Principal, Role
@@ -72,11 +73,12 @@ class LeaseCreation:
     ) -> Reply:
         """The lease in `queued`, which `render` writes from a row of reads.CREATE, or the response to this key's first request.
 
-        Raises TenantSuspended, TermExceeded, NameTaken, NoOffering, QuotaExceeded, BudgetExceeded, an error of `check_request`, and
-        what `repeatable` raises.
+        Raises TenantSuspended, TermExceeded, NameTaken, NoOffering, VolumeInUse, QuotaExceeded, BudgetExceeded, an error of
+        `check_request`, and what `repeatable` raises.
         """
         tenant_id = whose(principal, new.tenant_id)
         new.check_differences()
+        new = await with_volume_place(self._context.database, new, tenant_id=tenant_id, within=principal.tenant_id)
         checked = check_request(await self._catalogue.snapshot(), tenant_id, new)
         needs = needs_of(principal, tenant_id, checked)
         for _ in range(_TRIES):
@@ -126,6 +128,8 @@ class _Work:
     async def create(self, connection: AsyncConnection) -> Any:
         checked, tenant_id, new = self.checked, self.needs.tenant_id, self.checked.new
         new.check_quote()
+        if new.request.volumes and new.volume_place is None:
+            await find_volumes(connection, new, tenant_id=tenant_id)
         if checked.refusal is not None or checked.best is None:
             await check_terms(connection, tenant_id, new.request.ttl_seconds)
             raise checked.refusal or no_offering(checked, operator=self.principal.is_operator)
@@ -135,6 +139,7 @@ class _Work:
         if not rows:
             await check_terms(connection, tenant_id, new.request.ttl_seconds)
             raise _NameInUse
+        await claim_volumes(connection, new, self.lease_id, tenant_id=tenant_id)
         row = SimpleNamespace(**rows[0])
         if self.principal.role in _ACCOUNTABLE:
             keys = [describe_ssh_key(key) for key in new.request.ssh_public_keys]
@@ -156,6 +161,7 @@ class _Work:
             "max_rate": new.max_rate,
             "max_cost": new.max_cost,
             "key_id": self.principal.key_id,
+            "volume_place": None if new.volume_place is None else _text(new.volume_place.as_json()),
             "quote_id": None if new.quote is None else new.quote.id,
             "expiry_warnings": None if new.expiry_warnings is None else _text(list(new.expiry_warnings)),
             "on_interruption": str(new.request.on_interruption),

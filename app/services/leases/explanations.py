@@ -26,6 +26,7 @@ from app.domain.offerings import Market, Offering, OfferingKey
 from app.domain.placement import Requirements
 from app.domain.reasons import Reason
 from app.domain.reservations import Term
+from app.domain.volumes import VolumePlace
 from app.services.context import ServiceContext
 from app.services.errors import ResourceNotFound
 from app.services.leases.leases import lease_key
@@ -141,7 +142,8 @@ def _placement(
 
 def _term(row: _Row, lease: LeaseFacts) -> Term:
     """The term of a lease that is placed, or of the same request made now. It is always that of the lease's tenant."""
-    term = term_of(lease.request, row["tenant_id"], lease.now, max_rate=row["max_rate"])
+    place = None if row["volume_place"] is None else VolumePlace.from_json(row["volume_place"])
+    term = term_of(lease.request, row["tenant_id"], lease.now, max_rate=row["max_rate"], volume_place=place)
     if not lease.places:
         return replace(term, spendable=row["max_cost"])
     spendable = None if row["max_cost"] is None else row["max_cost"] - row["cost_closed"]

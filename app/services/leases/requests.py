@@ -7,6 +7,7 @@ from ipaddress import ip_network
 from app.domain.lease_requests import LeaseRequest
 from app.domain.placement import Requirements
 from app.domain.quotes import Quote
+from app.domain.volumes import VolumePlace
 from app.services.errors import FieldError, InvalidRequest, QuoteExpired
 
 LARGEST_STARTUP_SCRIPT = 12 * 1024
@@ -22,7 +23,8 @@ class CreateLease:
 
     `max_cost`: the spend cap in USD. None: no cap. `ssh_keys`: names or ids of stored keys, besides those that the
     request contains. None: the caller's default keys. `quote`: the one that it is created from. `expiry_warnings`:
-    seconds before the end. None: the installation's.
+    seconds before the end. None: the installation's. `volume_place`: where the volumes of the request are. None: it has
+    none, or they are not looked up yet.
     """
 
     tenant_id: str | None
@@ -32,6 +34,7 @@ class CreateLease:
     startup_script: str | None = field(repr=False)
     quote: Quote | None = None
     expiry_warnings: tuple[int, ...] | None = None
+    volume_place: VolumePlace | None = None
 
     @property
     def requirements(self) -> Requirements:

@@ -23,6 +23,7 @@ from app.services.leases.admission import check_terms, needs_of
 from app.services.leases.creation import check_name
 from app.services.leases.requests import CreateLease
 from app.services.leases.ssh_keys import with_ssh_keys
+from app.services.leases.volumes import check_free, find_volumes, with_volume_place
 from app.services.money.budget_refusals import BudgetNeed, budget_needs
 from app.services.offering_cache import OfferingCache, RankingWithQuota
 from app.services.principal import Principal
@@ -91,6 +92,7 @@ class PlanService:
         Raises the errors of a create, except that a short quota and no offering are part of the plan.
         """
         tenant_id = whose(principal, new.tenant_id)
+        new = await with_volume_place(self._database, new, tenant_id=tenant_id, within=principal.tenant_id)
         snapshot = await self._catalogue.snapshot()
         checked = check_request(snapshot, tenant_id, new)
         state = await self._state(principal, tenant_id, checked)
@@ -124,6 +126,8 @@ class PlanService:
         async with self._database.transaction(principal.tenant_id, read_only=True) as connection:
             await check_terms(connection, tenant_id, new.request.ttl_seconds)
             await with_ssh_keys(connection, new, tenant_id=tenant_id, key_id=principal.key_id)
+            if new.request.volumes:
+                check_free(await find_volumes(connection, new, tenant_id=tenant_id))
             await check_name(connection, tenant_id, new.request.name)
             rows = (await connection.execute(quota_limits.of_tenant(tenant_id))).all()
             budgets = await budget_needs(connection, budget_claims, within=principal.tenant_id)

@@ -15,6 +15,7 @@ from app.services.context import ServiceContext
 from app.services.errors import FieldError, InvalidRequest, ResourceNotFound
 from app.services.leases.refusals import no_offering
 from app.services.leases.requests import CreateLease
+from app.services.leases.volumes import with_volume_place
 from app.services.offering_cache import OfferingCache
 from app.services.offerings.plan import Plan, PlanService
 from app.services.principal import Principal
@@ -37,6 +38,7 @@ class QuoteService:
         tenant_id = whose(principal, new.tenant_id)
         plan = await self._plans.plan(principal, new)
         if plan.best is None:
+            new = await with_volume_place(self._database, new, tenant_id=tenant_id, within=principal.tenant_id)
             snapshot = await self._catalogue.snapshot()
             raise no_offering(check_request(snapshot, tenant_id, new), operator=principal.is_operator)
         price = QuotedPrice.of(plan.best.rate, new.request.ttl_seconds)

@@ -15,7 +15,12 @@ from tests.api.test_lease_doors import GPU, MEMBERS, TYPES
 from tools.clients import node
 from tools.installed_clients import compile_typescript
 
-OTHERS = {"name": "a", "quote_id": "quote_01k00000000000000000000000", "tenant_id": "tenant_01k00000000000000000000000"}
+OTHERS = {
+    "name": "a",
+    "quote_id": "quote_01k00000000000000000000000",
+    "tenant_id": "tenant_01k00000000000000000000000",
+    "volumes": [{"name": "data", "path": "/data"}],
+}
 BODIES = [{**MEMBERS, **OTHERS, **wish} for wish in (GPU, TYPES)]
 PROGRAM = """
 import {{ Gpulease, type components }} from "gpulease-client";

@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection
 
 from app.db.events.events import NewEvent
-from app.db.fleet import offering_stats
+from app.db.fleet import offering_stats, volumes
 from app.db.leases import attempts, batches, idleness, launches, price_changes, proofs, spend_caps
 from app.db.leases.transitions import NOW
 from app.db.tenancy import quotas
@@ -234,6 +234,8 @@ def finish(ctx: StepContext) -> None:
 
 
 def _forget(connection: Connection, ctx: StepContext) -> None:
+    if ctx.lease.request.volumes:
+        connection.execute(*volumes.release(ctx.lease.id))
     connection.execute(*quotas.release(ctx.lease.id))
     connection.execute(*launches.forget_script(ctx.lease.id))
     connection.execute(*launches.forget_params(ctx.lease.id))

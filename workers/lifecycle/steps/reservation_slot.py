@@ -41,6 +41,7 @@ def lease_term(ctx: StepContext) -> Term:
         parts=lease.request.parts,
         spendable=lease.spendable,
         max_rate=lease.max_rate,
+        volume_place=lease.volume_place,
     )
 
 
