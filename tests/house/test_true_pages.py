@@ -146,3 +146,9 @@ def test_the_page_of_production_names_every_command() -> None:
     assert set(re.findall(r"`([\w-]+)`", "\n".join(re.findall(r"^\| (`[^|]+) \|", table, re.MULTILINE)))) == set(
         PROCESSES
     )
+
+
+@pytest.mark.parametrize("path", ["I lease GPUs", "I build on the API", "I operate it"])
+def test_a_reader_finds_the_own_path(path: str) -> None:
+    places = ("README.md", "docs/index.md", "mkdocs.yml")
+    assert [place for place in places if path not in (ROOT / place).read_text(encoding="utf-8")] == []
