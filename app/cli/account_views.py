@@ -4,7 +4,7 @@ from rich.console import RenderableType
 
 from app.cli.errors import Json
 from app.cli.render.layout import Layout
-from app.cli.render.output import Columns, details, since, when
+from app.cli.render.output import Columns, DualValue, details, since, when
 from app.cli.render.texts import error_text
 
 
@@ -15,14 +15,23 @@ def _listed(account: Json) -> str:
 
 
 def _account_error(account: Json) -> str | None:
-    """The error of the account, else why launches are blocked in a region, else the first error of a region."""
+    """The error of the account, else why its offerings cannot be read or launches are blocked, else that of a region."""
     if account.get("last_error"):
         return error_text(account["last_error"])
+    unread = [region for region in account.get("regions") or () if region.get("catalogue_error")]
+    if unread:
+        return f"{unread[0]['region']}: {unread[0]['catalogue_error']}"
     blocked = [region for region in account.get("regions") or () if region.get("blocked")]
     if blocked:
         return f"{blocked[0]['region']}: blocked: {error_text(blocked[0]['blocked'])}"
     failed = [region for region in account.get("regions") or () if region.get("last_error")]
     return f"{failed[0]['region']}: {error_text(failed[0]['last_error'])}" if failed else None
+
+
+def _state(account: Json) -> str:
+    """`failing (catalogue)` says more to people than the API's word."""
+    state = str(account.get("state"))
+    return "failing (catalogue)" if state == "failing_catalogue" else state
 
 
 def _cordon(account: Json) -> str | None:
@@ -64,7 +73,7 @@ def cordoned(account: Json, region: str | None = None) -> RenderableType:
         [
             ("account", account.get("name")),
             ("launches", f"cordoned {state}" if account.get("cordoned") else state or "allowed"),
-            ("state", account.get("state")),
+            ("state", _state(account)),
             ("regions", _listed(account)),
         ]
     )
@@ -73,7 +82,7 @@ def cordoned(account: Json, region: str | None = None) -> RenderableType:
 ACCOUNTS: Columns = (
     ("NAME", "name"),
     ("PROVIDER", "provider"),
-    ("STATE", "state"),
+    ("STATE", DualValue(_state, "state")),
     ("VMS", lambda account: sum(region.get("listed") or 0 for region in account.get("regions") or ())),
     ("REGIONS", _listed),
     ("FAILED CHECKS", "failed_checks"),

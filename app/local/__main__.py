@@ -9,11 +9,12 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
 
-from app.local.first_commands import client_command
+from app.local.first_commands import client_command, first_lines
 from app.local.home import Home, claimed, find_home, start_over
 from app.local.leftovers import end_leftovers
 from app.local.memory import recall
@@ -66,7 +67,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(home: Home, options: Options, progress: Progress) -> int:
     progress.say(f"gpulease, profile {options.profile}, state in {home.path}")
     if options.config is not None:
-        load_accounts(Path(options.config))
+        if Path(options.config).absolute() == home.accounts_file.absolute():
+            options = replace(options, config=None)  # the simulated accounts, which the stack writes anew
+        else:
+            load_accounts(Path(options.config))
     ended = end_leftovers(home)
     if ended:
         progress.say(f"  ended {ended} processes that an earlier run left behind")
@@ -78,7 +82,8 @@ def _run(home: Home, options: Options, progress: Progress) -> int:
         credentials = stack.bring_up()
         if options.command:
             return _run_command(options, credentials)
-        _hint(progress, home, credentials)
+        gpulease = client_command(home, Path.cwd(), Path(sys.executable), os.environ.get("PATH"))
+        progress.say(first_lines(home, credentials, gpulease, stack.accounts))
         stack.wait()
     finally:
         _ignore_signals()
@@ -99,25 +104,6 @@ def _run_command(options: Options, credentials: "Credentials") -> int:
     from app.local.command import command_environment, run_command  # noqa: PLC0415 - as the stack
 
     return run_command(options.command, command_environment(credentials, os.environ))
-
-
-def _hint(progress: Progress, home: Home, credentials: "Credentials") -> None:
-    gpulease = client_command(home, Path.cwd(), Path(sys.executable), os.environ.get("PATH"))
-    progress.say(
-        f"""
-API          {credentials.api_url}   (its docs: {credentials.api_url}/docs)
-dashboard    {credentials.api_url}/dashboard   (sign in with a key of the file below)
-cloudsim     {credentials.cloudsim_url}
-credentials  {home.credentials_file}
-
-A first lease, a login to its simulated VM, and the release, in another terminal:
-
-  {gpulease} lease create --name first --gpu A10G:1 --ttl 1h --watch
-  {gpulease} ssh first
-  {gpulease} lease release first
-
-Ctrl-C ends everything; data stay in {home.path}."""
-    )
 
 
 if __name__ == "__main__":

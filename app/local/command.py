@@ -12,12 +12,13 @@ BY_SIGNAL = 128
 
 def command_environment(credentials: Credentials, outside: Mapping[str, str]) -> dict[str, str]:
     """The environment of the command: the one of the stack's own start, and where the stack is."""
+    cloudsim = {"GPULEASE_CLOUDSIM_URL": credentials.cloudsim_url} if credentials.cloudsim_url else {}
     return {
         **outside,
         "GPULEASE_URL": credentials.api_url,
         "GPULEASE_KEY": credentials.tenant_key,
         "GPULEASE_OPERATOR_KEY": credentials.operator_key,
-        "GPULEASE_CLOUDSIM_URL": credentials.cloudsim_url,
+        **cloudsim,
     }
 
 

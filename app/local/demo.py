@@ -1,7 +1,6 @@
 """The demo tenant, made through the HTTP API like any other, and the credentials file."""
 
 import json
-from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,9 @@ from app.local.private_files import write_private
 TENANT_NAME = "demo"
 LIMITS = {"gpus": 64, "leases": 200, "spend_per_hour": "2000.00"}
 PAGE = 200
+_LONGEST_CAUSE = 200
+_FAILING = {"failing": "failing (credentials)", "failing_catalogue": "failing (catalogue)", "disabled": "disabled"}
+"""States of an account at which no lease can start, in words."""
 
 
 @dataclass(frozen=True)
@@ -20,7 +22,8 @@ class Credentials:
     """The content of credentials.json."""
 
     api_url: str
-    cloudsim_url: str
+    cloudsim_url: str | None
+    "None without a simulated cloud."
     database_url: str = field(repr=False)
     broker_url: str = field(repr=False)
     operator_key: str = field(repr=False)
@@ -63,12 +66,66 @@ def ensure_tenant(api_url: str, operator_key: str, known_key: str | None) -> Dem
         return DemoTenant(tenant_id, known_key)
 
 
-def has_offerings(credentials: Credentials, accounts: Iterable[str]) -> bool:
-    """Whether the tenant is shown something that can be leased at each of these accounts."""
-    headers = {"Authorization": f"Bearer {credentials.tenant_key}"}
-    with httpx.Client(base_url=credentials.api_url, timeout=30, headers=headers) as api:
-        pages = (api.get("/v1/offerings", params={"account": account, "limit": 1}) for account in accounts)
-        return all(page.is_success and page.json()["items"] for page in pages)
+@dataclass(frozen=True)
+class AccountReport:
+    """What the API reports of a configured account. `cause`: why it cannot be used, one line."""
+
+    name: str
+    identity: str | None
+    state: str
+    cause: str | None
+    has_offerings: bool
+
+    @property
+    def is_failing(self) -> bool:
+        """Whether its credentials or its offerings could not be read."""
+        return self.state in _FAILING
+
+    @property
+    def label(self) -> str:
+        """`123456789012 (research)`."""
+        return f"{self.identity} ({self.name})" if self.identity else self.name
+
+    def trouble(self) -> str:
+        """One line for a failing account."""
+        return f"account {self.name} is {_FAILING[self.state]}" + (f": {self.cause}" if self.cause else "")
+
+
+def account_reports(credentials: Credentials) -> list[AccountReport]:
+    """The configured accounts, by name. Empty when the API did not answer as it should."""
+    with httpx.Client(base_url=credentials.api_url, timeout=30) as api:
+        accounts = api.get("/v1/ops/accounts", headers=_bearer(credentials.operator_key))
+        if not accounts.is_success:
+            return []
+        return [_report(api, credentials, item) for item in accounts.json()["items"] if not item["draining"]]
+
+
+def _report(api: httpx.Client, credentials: Credentials, account: dict[str, Any]) -> AccountReport:
+    params = {"account": account["name"], "limit": 1}
+    offerings = api.get("/v1/offerings", params=params, headers=_bearer(credentials.tenant_key))
+    return AccountReport(
+        name=account["name"],
+        identity=account["identity"],
+        state=account["state"],
+        cause=_cause(account),
+        has_offerings=offerings.is_success and bool(offerings.json()["items"]),
+    )
+
+
+def _cause(account: dict[str, Any]) -> str | None:
+    error = account["last_error"]
+    if error:
+        return _line(error.get("message") or error.get("code") or error.get("class"))
+    unread = (region for region in account["regions"] if region["catalogue_error"])
+    return next((_line(f"{region['region']}: {region['catalogue_error']}") for region in unread), None)
+
+
+def _line(text: str) -> str:
+    return " ".join(text.split())[:_LONGEST_CAUSE]
+
+
+def _bearer(key: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {key}"}
 
 
 def _find_tenant(api: httpx.Client) -> str | None:

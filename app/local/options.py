@@ -49,8 +49,13 @@ class Options:
         return f"http://{host}:{self.port}"
 
     @property
+    def is_simulated(self) -> bool:
+        """Whether the accounts are those of the simulated clouds. With an accounts file of the user's own, VMs cost money."""
+        return self.config is None
+
+    @property
     def cloudsim_url(self) -> str:
-        """Where the simulated cloud and its controls are."""
+        """Where the simulated cloud and its controls are, if the stack starts one."""
         return f"http://127.0.0.1:{self.cloudsim_port}"
 
 
@@ -88,9 +93,9 @@ def _database_url(environment: Mapping[str, str]) -> str | None:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="gpulease up",
-        description="Run the whole service on this machine: PostgreSQL, Redis, a simulated cloud, API and workers.",
+        description="Run the whole service on this machine: PostgreSQL, Redis, simulated clouds, API and workers.",
         epilog="Environment: GPULEASE_HOME (state, default .gpulease), GPULEASE_PORT (8000), GPULEASE_CLOUDSIM_PORT (8010); "
-        "GPULEASE_DATABASE_URL and GPULEASE_BROKER_URL use your own servers, GPULEASE_CONFIG your own cloud accounts.",
+        "GPULEASE_DATABASE_URL and GPULEASE_BROKER_URL use your own servers, GPULEASE_CONFIG your own cloud accounts, without simulated clouds.",
     )
     parser.add_argument(
         "--profile",

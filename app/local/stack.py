@@ -1,6 +1,7 @@
 """Starts all programs of a stack in order, and ends them in the reverse order."""
 
 import subprocess
+import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -9,7 +10,7 @@ from pathlib import Path
 import httpx
 
 from app.local import embedded_postgres, embedded_redis, programs
-from app.local.demo import Credentials, ensure_tenant, has_offerings, known_keys
+from app.local.demo import AccountReport, Credentials, account_reports, ensure_tenant, known_keys
 from app.local.embedded_postgres import EmbeddedCluster
 from app.local.embedded_redis import EmbeddedRedis
 from app.local.environment import cloud_credentials, process_environment, write_accounts
@@ -27,6 +28,8 @@ from app.settings.providers import providers
 
 READY_SECONDS = 90.0
 OFFERINGS_SECONDS = 60.0
+FAILING_SECONDS = 8.0
+"""A reading of offerings that failed is repeated after five seconds. An account that fails for so long is reported."""
 
 
 @dataclass(frozen=True)
@@ -78,6 +81,7 @@ class Stack:
         self._plan = plan
         self._progress = progress
         self._supervisor: Supervisor | None = None
+        self.accounts: list[AccountReport] = []
         self._http = httpx.Client(timeout=5, trust_env=False)
 
     def bring_up(self) -> Credentials:
@@ -87,7 +91,8 @@ class Stack:
         """
         plan = self._plan
         self._check_database()
-        write_accounts(plan.home, plan.options, plan.ssh_port)
+        if plan.options.is_simulated:
+            write_accounts(plan.home, plan.options, plan.ssh_port)
         selected = self._programs()
         config = programs.render(plan.home, selected, "root" if postgres_user() else None)
         imports = dict.fromkeys(module for program in selected for module in program.imports)
@@ -101,10 +106,10 @@ class Stack:
         self._start_servers(supervisor)
         with self._progress.step("database schema"):
             self._migrate()
-        with self._progress.step("simulated cloud"):
-            self._start(
-                supervisor, programs.CLOUD, lambda: self._answer(f"{plan.options.cloudsim_url}/_sim/health") is not None
-            )
+        if plan.options.is_simulated:
+            health_url = f"{plan.options.cloudsim_url}/_sim/health"
+            with self._progress.step("simulated clouds"):
+                self._start(supervisor, programs.CLOUD, lambda: self._answer(health_url) is not None)
         known = known_keys(plan.home.credentials_file)
         operator_key = ensure_operator_key(plan.database_url, known.get("operator_key"))
         with self._progress.step("API and workers"):
@@ -113,6 +118,9 @@ class Stack:
             credentials = self._credentials(operator_key, known)
         with self._progress.step("offerings"):
             self._await_offerings(credentials)
+        for account in self.accounts:
+            if account.is_failing:
+                self._progress.say(f"  warning: {account.trouble()}")
         return credentials
 
     def wait(self) -> None:
@@ -153,9 +161,10 @@ class Stack:
             selected.append(programs.database(plan.cluster))
         if plan.broker is not None:
             selected.append(programs.broker(plan.broker))
-        selected.append(
-            programs.cloud(plan.home, options.cloudsim_port, plan.ssh_port, options.profile, options.gpu_agents)
-        )
+        if options.is_simulated:
+            selected.append(
+                programs.cloud(plan.home, options.cloudsim_port, plan.ssh_port, options.profile, options.gpu_agents)
+            )
         selected += programs.services(
             host=options.host,
             port=options.port,
@@ -213,12 +222,27 @@ class Stack:
             )
 
     def _await_offerings(self, credentials: Credentials) -> None:
-        """Waits until each account has offerings for a first lease.
+        """Waits until each account has offerings for a first lease, or has failed for FAILING_SECONDS.
 
         An account of the user's own may have no offerings: that is no error.
         """
-        accounts = self._accounts()
-        wait_until(lambda: has_offerings(credentials, accounts), timeout=OFFERINGS_SECONDS, poll=0.1)
+        configured = self._accounts().keys()
+        failing_since: dict[str, float] = {}
+
+        def settled() -> bool:
+            self.accounts = [report for report in account_reports(credentials) if report.name in configured]
+            now = time.monotonic()
+            failing = {report.name for report in self.accounts if report.is_failing}
+            for name in failing_since.keys() - failing:
+                del failing_since[name]
+            for name in failing:
+                failing_since.setdefault(name, now)
+            return len(self.accounts) == len(configured) and all(
+                report.has_offerings or now - failing_since.get(report.name, now) >= FAILING_SECONDS
+                for report in self.accounts
+            )
+
+        wait_until(settled, timeout=OFFERINGS_SECONDS, poll=0.1)
 
     def _accounts(self) -> Mapping[str, AccountSettings]:
         return load_accounts(Path(self._plan.environment["GPULEASE_CONFIG"]))
@@ -241,7 +265,7 @@ class Stack:
         tenant = ensure_tenant(plan.options.api_url, operator_key, known.get("tenant_key"))
         credentials = Credentials(
             api_url=plan.options.api_url,
-            cloudsim_url=plan.options.cloudsim_url,
+            cloudsim_url=plan.options.cloudsim_url if plan.options.is_simulated else None,
             database_url=plan.database_url,
             broker_url=plan.broker_url,
             operator_key=operator_key,

@@ -9,10 +9,12 @@ from app.settings import StartupError
 
 def check_ports(options: Options) -> None:
     """Raises StartupError with the port that another program uses, and the variable to set."""
-    ports = (("GPULEASE_PORT", options.port), ("GPULEASE_CLOUDSIM_PORT", options.cloudsim_port))
-    if options.port == options.cloudsim_port:
-        raise StartupError("GPULEASE_PORT and GPULEASE_CLOUDSIM_PORT must differ")
-    for variable, port in ports:
+    ports = {"GPULEASE_PORT": options.port}
+    if options.is_simulated:
+        if options.port == options.cloudsim_port:
+            raise StartupError("GPULEASE_PORT and GPULEASE_CLOUDSIM_PORT must differ")
+        ports["GPULEASE_CLOUDSIM_PORT"] = options.cloudsim_port
+    for variable, port in ports.items():
         if not is_free(port):
             raise StartupError(
                 f"port {port} is taken{_by_whom(port)}; stop that program or set {variable} to another port"

@@ -25,7 +25,7 @@ Sample = tuple[tuple[str, ...], float]
 
 _PLACE = ("account", "region")
 _CAUSES = ("copied_tags", "ended_lease", "lost_row", "other_attempt")
-_ACCOUNT_STATES = ("unchecked", "ok", "failing", "disabled", "draining")
+_ACCOUNT_STATES = ("unchecked", "ok", "failing", "failing_catalogue", "disabled", "draining")
 _STUCK = ("releasing", "settling", "provisioning", "booting", "deadline")
 _KINDS = ("worker", "inventory")
 _REFUSALS = tuple(sorted(REFUSAL_REASONS))

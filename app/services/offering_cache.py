@@ -55,12 +55,13 @@ class RankingWithQuota:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfiguredRegion:
-    """A region of an account in use. `refreshed`: the catalogue has its offerings."""
+    """A region of an account in use. `refreshed`: the catalogue has its offerings. `catalogue_error`: why their last reading failed."""
 
     provider: str
     region: str
     account: str
     refreshed: bool = True
+    catalogue_error: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,6 +114,17 @@ class CatalogueSnapshot:
         return bool(known) and all(
             region.refreshed or (region.account, region.region) in known for region in self.regions
         )
+
+    def catalogue_error(self, *, operator: bool) -> str | None:
+        """Why the offerings of some regions cannot be read. Only operators see the account and the provider's message."""
+        failing = [region for region in self.regions if region.catalogue_error is not None]
+        if not failing:
+            return None
+        first = failing[0]
+        more = f" and of {len(failing) - 1} other regions" if len(failing) > 1 else ""
+        sentence = f"The offerings of {first.provider} in {first.region}{more} cannot be read at present"
+        cause = f"{sentence}: account {first.account}: {first.catalogue_error}" if operator else sentence
+        return cause.rstrip(".") + "."
 
     @cached_property
     def _names(self) -> CatalogueNames:

@@ -37,14 +37,14 @@ class CheckedRequest:
     """A create call and the offerings for it. `new` has the catalogue's names.
 
     `refusal`: the error of status 422 where no create of this request can succeed. `near`: the excluded offerings by
-    reason, where there is no candidate. `is_complete`: the catalogue had every configured region.
+    reason, where there is no candidate. `snapshot`: the catalogue with which the request was compared.
     """
 
     new: CreateLease
     ranked: RankingWithQuota
     refusal: ServiceError | None = None
     near: NearMisses | None = None
-    is_complete: bool = True
+    snapshot: CatalogueSnapshot
 
     @property
     def best(self) -> Offering | None:
@@ -61,10 +61,10 @@ def check_request(snapshot: CatalogueSnapshot, tenant_id: str, new: CreateLease)
     term = request_term(new, tenant_id, snapshot.as_of)
     ranked = snapshot.rank_for(new.requirements, term)
     if unknown is not None or ranked.ranking.candidates:
-        return CheckedRequest(new=new, ranked=ranked, refusal=unknown)
+        return CheckedRequest(new=new, ranked=ranked, refusal=unknown, snapshot=snapshot)
     never = _unknown_image(new, ranked.ranking) or _low_price_cap(snapshot, tenant_id, new, ranked.ranking)
     near = snapshot.near_misses(new.requirements, term)
-    return CheckedRequest(new=new, ranked=ranked, refusal=never, near=near, is_complete=snapshot.is_complete)
+    return CheckedRequest(new=new, ranked=ranked, refusal=never, near=near, snapshot=snapshot)
 
 
 def request_term(new: CreateLease, tenant_id: str, now: datetime) -> Term:

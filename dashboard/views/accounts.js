@@ -10,7 +10,7 @@ import { Icon } from "../parts/icons.js";
 import { refined, route, to } from "../router.js";
 import { html } from "../ui.js";
 
-const KINDS = { ok: "active", unchecked: "queued", failing: "failed", disabled: "failed", draining: "releasing" };
+const KINDS = { ok: "active", unchecked: "queued", failing: "failed", failing_catalogue: "failed", disabled: "failed", draining: "releasing" };
 const CAUSES = {
   ended_lease: "its lease has ended",
   other_attempt: "its lease has another VM",
@@ -55,7 +55,7 @@ function Account({ account }) {
             ${account.regions.map(
               (one) => html`
                 <tr key=${one.region}>
-                  <th scope="row"><a href=${to("leases", { region: one.region })}>${one.region}</a>${one.last_error && html`<span class="under bad" title=${one.last_error.message}>${one.last_error.code ?? one.last_error.class}</span>`}${one.blocked && html`<span class="under bad" title=${one.blocked.message}>blocked: ${one.blocked.code ?? one.blocked.class}</span>`}${one.cordons.map((cordon) => html`<span class="under bad" title=${cordon.note}>cordoned: ${cordonedOfferings(cordon)}</span>`)}</th>
+                  <th scope="row"><a href=${to("leases", { region: one.region })}>${one.region}</a>${one.last_error && html`<span class="under bad" title=${one.last_error.message}>${one.last_error.code ?? one.last_error.class}</span>`}${one.catalogue_error && html`<span class="under bad" title=${one.catalogue_error}>offerings cannot be read</span>`}${one.blocked && html`<span class="under bad" title=${one.blocked.message}>blocked: ${one.blocked.code ?? one.blocked.class}</span>`}${one.cordons.map((cordon) => html`<span class="under bad" title=${cordon.note}>cordoned: ${cordonedOfferings(cordon)}</span>`)}</th>
                   <td class="n">${one.listed === null ? NOTHING : count(one.listed)}</td>
                   <td class="n">${one.last_complete_listing_at ? html`<${Ago} at=${one.last_complete_listing_at} />` : "never"}</td>
                   <td class="n">${one.listing_seconds === null ? NOTHING : fineSpan(one.listing_seconds)}</td>

@@ -227,3 +227,31 @@ async def test_the_catalogue_is_read_once_within_its_cache_time(
             fleet.offering("g5.12xlarge", zone="us-east-1c")
             assert len(await names(caller, "")) == 5
         assert len(await names(alice, "")) == 6
+
+
+FAILED_READING = """
+    INSERT INTO periodic_job (name, kind, account, region, interval_seconds, last_error)
+    VALUES ('offerings main us-east-1', 'offerings', 'main', 'us-east-1', 60, 'Unreachable: Timeout no answer')
+    ON CONFLICT (name) DO UPDATE SET last_error = excluded.last_error
+"""
+
+
+async def test_a_catalogue_that_cannot_be_read_is_the_cause_in_plan_refusal_and_accounts(
+    alice: Caller, operator: Caller, fleet: Fleet
+) -> None:
+    fleet.run("INSERT INTO account_region (account, region) VALUES ('main', 'us-east-1') ON CONFLICT DO NOTHING")
+    plan = (await alice.post("/v1/leases/plan", json=wish())).json()
+    assert plan["catalogue_error"] is None
+    fleet.run("DELETE FROM offering")
+    fleet.run(FAILED_READING)
+    sentence = "The offerings of aws in us-east-1 cannot be read at present"
+    plan = (await alice.post("/v1/leases/plan", json=wish())).json()
+    assert plan["catalogue_error"] == f"{sentence}."
+    refused = (await alice.post("/v1/leases", json=wish())).json()
+    assert refused["detail"] == f"The catalogue is empty. {sentence}."
+    asked = wish(tenant_id=alice.tenant_id)
+    plan = (await operator.post("/v1/leases/plan", json=asked)).json()
+    assert plan["catalogue_error"] == f"{sentence}: account main: Unreachable: Timeout no answer."
+    (account,) = (await operator.get("/v1/ops/accounts")).json()["items"]
+    assert account["state"] == "failing_catalogue"
+    assert [region["catalogue_error"] for region in account["regions"]] == ["Unreachable: Timeout no answer"]

@@ -286,6 +286,16 @@ def test_accounts_show_vms_regions_cordon_and_error(api: FakeApi, cli: Cli) -> N
     assert "L-417A185B" in cli("ops", "accounts", "--json").stdout
 
 
+def test_an_account_whose_catalogue_fails_shows_state_and_cause(api: FakeApi, cli: Cli) -> None:
+    account = {**_an_account(), "state": "failing_catalogue"}
+    account["regions"][0]["catalogue_error"] = "Unreachable: Timeout no answer"
+    api.documents["GET", "/v1/ops/accounts"] = _one(account)
+    result = " ".join(cli("ops", "accounts").stdout.split())
+    assert "failing (catalogue)" in result
+    assert "us-east-1: Unreachable: Timeout no answer" in result
+    assert "failing_catalogue" in cli("ops", "accounts", "--json").stdout
+
+
 def test_ended_orphans_are_shown_with_their_cost(api: FakeApi, cli: Cli) -> None:
     orphan = {
         **WHERE,

@@ -187,3 +187,10 @@ def test_ended_leases_show_no_login_and_no_expiry(api: FakeApi, cli: Cli) -> Non
     assert "expires" not in shown
     assert "price" not in shown
     assert "total" not in shown
+
+
+def test_a_catalogue_that_cannot_be_read_is_named(api: FakeApi, cli: Cli) -> None:
+    cause = "The offerings of aws in us-east-1 cannot be read at present."
+    nothing = {"candidates": [], "excluded": [], "excluded_by_reason": [], "cost": None}
+    api.documents[PLAN] = {**_a_plan(), **nothing, "catalogue_error": cause}
+    assert cause in cli("lease", "plan", *REQUEST).stdout

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from app.local.first_commands import client_command
+from app.local.demo import AccountReport, Credentials
+from app.local.first_commands import client_command, first_lines
 from app.local.home import Home
 from tests.house.sources import ROOT
 
@@ -58,3 +59,46 @@ def test_the_printed_command_runs_in_this_environment(tmp_path: Path) -> None:
         env={"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)},
     )
     assert (done.returncode, "no credentials" in done.stderr) == (2, True)
+
+
+def _credentials(cloudsim_url: str | None) -> Credentials:
+    return Credentials(
+        api_url="http://127.0.0.1:8000",
+        cloudsim_url=cloudsim_url,
+        database_url="",
+        broker_url="",
+        operator_key="",
+        tenant_id="tenant_1",
+        tenant_key="",
+    )
+
+
+def _account(**changes: object) -> AccountReport:
+    fields = {"name": "research", "identity": "123456789012", "state": "ok", "cause": None, "has_offerings": True}
+    return AccountReport(**{**fields, **changes})  # type: ignore[arg-type]
+
+
+def test_simulated_vms_have_a_ready_first_lease(tmp_path: Path) -> None:
+    printed = first_lines(Home(tmp_path), _credentials("http://127.0.0.1:8010"), "gpulease", [_account()])
+    assert "gpulease lease create --name first" in printed
+    assert "cost money" not in printed
+
+
+def test_with_real_accounts_nothing_that_buys_is_printed(tmp_path: Path) -> None:
+    accounts = [_account(), _account(name="new", identity=None, has_offerings=False)]
+    printed = first_lines(Home(tmp_path), _credentials(None), "gpulease", accounts)
+    assert "VMs cost money in account 123456789012 (research)\nVMs cost money in account new\n" in printed
+    assert "lease create" not in printed
+    assert "simulated" not in printed
+    assert "cloudsim" not in printed
+    assert "gpulease lease plan --gpu MODEL:COUNT --ttl 1h" in printed
+
+
+def test_without_offerings_no_lease_is_suggested(tmp_path: Path) -> None:
+    account = _account(state="failing_catalogue", cause="us-east-1: Unreachable", has_offerings=False)
+    for url in ("http://127.0.0.1:8010", None):
+        printed = first_lines(Home(tmp_path), _credentials(url), "gpulease", [account])
+        assert "lease create" not in printed
+        assert "lease plan" not in printed
+        assert "gpulease ops accounts" in printed
+    assert account.trouble() == "account research is failing (catalogue): us-east-1: Unreachable"

@@ -179,3 +179,52 @@ def test_a_taken_port_is_named_with_what_to_set(new_home: Callable[[str], Up]) -
 )
 def test_a_wrong_setting_is_named(new_home: Callable[[str], Up], variable: str, value: str) -> None:
     assert variable in new_home("home").refuse(**{variable: value})
+
+
+ACCOUNT = """
+[[accounts]]
+provider = "aws"
+name = "{name}"
+regions = ["us-east-1"]
+endpoint_url = "{url}"
+"""
+
+
+@pytest.fixture
+def moto() -> Iterator[str]:
+    """A server that is no simulated cloud of ours, in a process of its own."""
+    port = free_port()
+    argv = [sys.executable, "-m", "moto.server", "-H", LOOPBACK, "-p", str(port)]
+    with psutil.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
+        assert wait_until(lambda: any(c.laddr.port == port for c in server.net_connections()), timeout=UP_SECONDS)
+        yield f"http://{LOOPBACK}:{port}"
+        server.terminate()
+
+
+def test_accounts_of_ones_own_cost_money_and_a_failing_one_is_named(
+    new_home: Callable[[str], Up], moto: str, tmp_path: Path
+) -> None:
+    config = tmp_path / "mine.toml"
+    dead = f"http://{LOOPBACK}:{free_port()}"
+    config.write_text(ACCOUNT.format(name="research", url=moto) + ACCOUNT.format(name="broken", url=dead))
+    up = new_home("home")
+    up.environment |= {
+        "GPULEASE_CONFIG": str(config),
+        "AWS_ACCESS_KEY_ID": "testing",
+        "AWS_SECRET_ACCESS_KEY": "testing",
+    }
+    stack = up.start()
+    credentials = stack.wait_until_up()
+    printed = stack.said()
+    assert "VMs cost money in account 123456789012 (research)\n" in printed
+    assert "warning: account broken is failing (catalogue): us-east-1: " in printed
+    assert "lease create" not in printed
+    assert "simulated" not in printed
+    assert "gpulease lease plan" in printed
+    assert credentials["cloudsim_url"] is None
+    with pytest.raises(httpx.ConnectError):
+        httpx.get(f"http://{LOOPBACK}:{up.environment['GPULEASE_CLOUDSIM_PORT']}/_sim/health")
+    assert "cloudsim" not in {path.stem for path in (up.home.path / "logs").iterdir()}
+    offerings = float(next(line for line in printed.splitlines() if " offerings." in line).split()[-2])
+    assert offerings < 40, printed
+    assert stack.end(signal.SIGINT) == 0

@@ -19,6 +19,8 @@ CALLS = (
     "set_deadline",
     "leftovers",
     "console_output",
+    "offered",
+    "service_quotas",
 )
 ASKED_LATER = Throttled("slow down", code="RequestLimitExceeded", retry_after=7)
 SLOW_DOWN = Throttled("slow down", code="RequestLimitExceeded")

@@ -11,6 +11,7 @@ from app.domain.offerings import Driver
 from workers.jobs import part_prices
 from workers.jobs.price_changes import find_price_changes, record_price_changes
 from workers.providers.errors import ProviderError
+from workers.providers.ports import Provider
 from workers.providers.types import Prices, ProviderOffering, ServiceQuota
 from workers.runtime.runtime import Runtime
 
@@ -28,7 +29,7 @@ def refresh(runtime: Runtime, account: str, region: str) -> int:
     runtime.accounts.check_identity(account)
     provider = runtime.accounts.provider(account)
     offered = provider.offered(region)
-    limits = provider.service_quotas(region)
+    limits = _service_quotas(provider, account, region)
     _look_up_images(
         runtime, account, region, {offering.type.gpu.driver for offering in offered if offering.obstacle is None}
     )
@@ -42,7 +43,7 @@ def refresh(runtime: Runtime, account: str, region: str) -> int:
         if _known(connection, account, region) > before:
             connection.execute(*jobs.hurry(PRICES, [(account, region)]))
         connection.execute(offerings.forget_unoffered(account, region))
-        connection.execute(accounts.service_quotas(account, region, [_quota(limit) for limit in limits]))
+        connection.execute(accounts.service_quotas(account, region, limits))
         part_prices.save_listed(connection, runtime, account, region)
         changed = find_price_changes(connection, runtime, account, region)
     record_price_changes(runtime, changed)
@@ -71,6 +72,15 @@ def refresh_prices(runtime: Runtime, account: str, region: str) -> int:
         record_price_changes(runtime, changed)
         runtime.catalogue.forget()
     return len(prices)
+
+
+def _service_quotas(provider: Provider, account: str, region: str) -> list[dict[str, Any]] | None:
+    """The account's own limits. None: their service did not answer, which keeps no offering out of the catalogue."""
+    try:
+        return [_quota(limit) for limit in provider.service_quotas(region)]
+    except ProviderError as error:
+        log.warning("no service quotas", account=account, region=region, code=error.code, error=error.message)
+        return None
 
 
 def _look_up_images(runtime: Runtime, account: str, region: str, drivers: Iterable[Driver]) -> None:

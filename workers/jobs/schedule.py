@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from app.db.fleet.accounts import OFFERINGS_JOB
 from app.settings import Settings
 from workers.delivery.operator_messages import tell_operators
 from workers.jobs import housekeeping, notices
@@ -78,7 +79,7 @@ def job_specs(settings: Settings) -> JobSpecs:
         rest=_WATCH_REST,
         idle=_WATCH_IDLE * s.watch_interval,
     )
-    refreshing = JobSpec(name="offerings", run=refresh, interval=lambda _: s.offerings_interval)
+    refreshing = JobSpec(name=OFFERINGS_JOB, run=refresh, interval=lambda _: s.offerings_interval)
     pricing = JobSpec(
         name=PRICES, run=refresh_prices, interval=lambda _: s.prices_interval, idle=min(_HOURLY, s.prices_interval)
     )

@@ -147,6 +147,7 @@ def plan_json(plan: Plan, sight: ReaderContext) -> dict[str, Any]:
         "excluded_by_reason": [
             exclusion_view(group, operator=sight.operator).model_dump() for group in plan.excluded_groups
         ],
+        "catalogue_error": plan.catalogue_error,
         "quota": {"fits": all(need.fits for need in plan.needs), "resources": [_need(need) for need in plan.needs]},
         "budgets": [_budget(budget) for budget in plan.budgets],
         "cost": _first_cost(plan),

@@ -21,7 +21,15 @@ from app.services.ops.summary import Row
 router = make_router("ops")
 
 _ACCOUNT = ("name", "provider", "identity", "state", "checked_at", "created_at", "last_check_at", "failed_checks")
-_REGION = ("region", "last_complete_listing_at", "listed", "listing_calls", "listing_seconds", "cycles")
+_REGION = (
+    "region",
+    "last_complete_listing_at",
+    "listed",
+    "listing_calls",
+    "listing_seconds",
+    "cycles",
+    "catalogue_error",
+)
 
 
 @router.get("/v1/ops/accounts", response_model=AccountPage, dependencies=[OPERATORS_ONLY])

@@ -44,12 +44,14 @@ class AccountCordon(Body):
 class AccountState(StrEnum):
     """The state of an account.
 
-    `draining`: the account is no longer configured; gpulease serves it until its last VM is deleted. The list may grow.
+    `failing`: the provider rejects the credentials. `failing_catalogue`: the offerings of a region cannot be
+    read. `draining`: the account is no longer configured; gpulease serves it until its last VM is deleted. The list may grow.
     """
 
     UNCHECKED = "unchecked"
     OK = "ok"
     FAILING = "failing"
+    FAILING_CATALOGUE = "failing_catalogue"
     DISABLED = "disabled"
     DRAINING = "draining"
 
@@ -81,6 +83,10 @@ class AccountRegion(View):
     ]
     cordons: Annotated[
         list[OfferingCordon], Field(description="Nothing is launched at offerings that one of them covers.")
+    ]
+    catalogue_error: Annotated[
+        str | None,
+        Field(description="Why the last reading of the region's offerings failed. Null: no reading failed since."),
     ]
     service_quotas: Annotated[list[Details] | None, Field(description="The provider's own limits.")]
 

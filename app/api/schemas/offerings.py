@@ -176,6 +176,10 @@ class LeasePlan(View):
     excluded: list[PlanExclusion]
     excluded_count: Annotated[int, Field(description="All excluded offerings, including those that are not listed.")]
     excluded_by_reason: Annotated[list[ExplainedExclusion], Field(description="The largest group first.")]
+    catalogue_error: Annotated[
+        str | None,
+        Field(description="Why the offerings of some regions cannot be read. Null: gpulease could read all."),
+    ]
     quota: PlanQuota
     budgets: Annotated[list[PlanBudget], Field(description="The budgets that must have room for the lease.")]
     cost: PlanCost | None

@@ -111,6 +111,7 @@ def _facts(document: Json, term_seconds: int) -> Iterable[tuple[str, object]]:
     yield "quota", quota(document)
     yield "budget", budget(document)
     yield "note", _note(document)
+    yield "catalogue", document.get("catalogue_error")
 
 
 def _per_hour(document: Json) -> str | None:

@@ -6,8 +6,9 @@ and dead attempts. Such an index requires the states as literals, not as paramet
 
 from collections.abc import Mapping
 
-from sqlalchemy import Executable, text
+from sqlalchemy import Executable, select, text
 
+from app.db.fleet.accounts import STATE
 from app.db.fleet.cool_offs import counted_offerings
 from app.db.operations.active_brakes import ACTIVE_BRAKES
 from app.db.operations.invariants import NOTED
@@ -16,6 +17,7 @@ from app.db.operations.launch_outcomes import LAUNCHES
 from app.db.operations.ops import BRAKES, GHOSTS, StuckAfter, stuck_counts
 from app.db.operations.summary import HEARTBEATS, LOST_HOSTS
 from app.db.operations.waiting import EVENT_LAG, OVERDUE
+from app.db.schema.tables import account
 from app.db.tenancy.quotas import RECOUNT
 
 _LIVE = "NOT (l.state IN ('failed', 'released'))"
@@ -35,7 +37,9 @@ PLACES = text(
 """The account regions that must be listed: those of configured accounts, and those with live attempts. `age`: seconds
 since the last complete listing began, or since the account is known."""
 
-ACCOUNTS = text("SELECT name, provider, state, cordoned IS NOT NULL AS cordoned FROM account ORDER BY name")
+ACCOUNTS = select(
+    account.c.name, account.c.provider, STATE.label("state"), account.c.cordoned.is_not(None).label("cordoned")
+).order_by(account.c.name)
 
 LEASES = text(
     f"""

@@ -29,6 +29,7 @@ from sqlalchemy import (
 
 from app.db.core.compiled import Query
 from app.db.core.sql import AnySelect, Time
+from app.db.fleet.accounts import CATALOGUE_ERROR, STATE
 from app.db.leases.billing import ends_at
 from app.db.operations.active_brakes import BRAKES_OF_ACCOUNT
 from app.db.schema import cluster
@@ -233,7 +234,7 @@ ACCOUNTS = Query(
         account.c.name,
         account.c.provider,
         account.c.identity,
-        account.c.state,
+        STATE.label("state"),
         cast(account.c.cordoned, Text).label("cordoned"),
         cast(account.c.last_error, Text).label("last_error"),
         account.c.checked_at,
@@ -245,6 +246,7 @@ ACCOUNTS = Query(
         cast(account_region.c.listing_seconds, Float).label("listing_seconds"),
         account_region.c.cycles,
         cast(account_region.c.last_error, Text).label("region_error"),
+        CATALOGUE_ERROR.label("catalogue_error"),
         case((account_region.c.blocked_until > func.now(), cast(BLOCKED, Text))).label("blocked"),
         cast(account_region.c.cordons, Text).label("cordons"),
         cast(account_region.c.service_quotas, Text).label("service_quotas"),

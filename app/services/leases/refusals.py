@@ -28,12 +28,17 @@ def quota_exceeded(short: list[Shortage], *, members: int = 1) -> QuotaExceeded:
 def no_offering(checked: CheckedRequest, *, operator: bool) -> NoOffering:
     """Why nothing fits: one entry for each reason, the most frequent first, with the nearest offering."""
     excluded = checked.ranked.ranking.excluded
+    cause = checked.snapshot.catalogue_error(operator=operator)
     if checked.near is None or not excluded:
         detail = "The catalogue is empty: gpulease has not read the offerings of any account yet."
+        if cause is not None:
+            detail = f"The catalogue is empty. {cause}"
         return NoOffering(detail, extra={"excluded": []}, retryable=True)
     groups = checked.near.groups
     detail = f"None of {len(excluded)} offerings fits: {', '.join(group.message for group in groups)}."
-    passing = not checked.is_complete or any(group.code in PASSING for group in groups)
+    if cause is not None:
+        detail = f"{detail} {cause}"
+    passing = not checked.snapshot.is_complete or any(group.code in PASSING for group in groups)
     entries = [_excluded(group, operator=operator) for group in groups]
     return NoOffering(detail, extra={"excluded": entries}, retryable=passing)
 

@@ -61,6 +61,7 @@ class Plan:
     """`admissible`: a create would answer 201 now. `launches_stopped`: what is admitted waits for the operators.
 
     `best`: the offering that the lease would try first. `candidates` and `excluded` may be a part of all.
+    `catalogue_error`: why the offerings of some regions cannot be read.
     """
 
     as_of: datetime
@@ -74,6 +75,7 @@ class Plan:
     excluded_groups: tuple[ExcludedGroup, ...]
     needs: tuple[Need, ...]
     budgets: tuple[BudgetNeed, ...]
+    catalogue_error: str | None
 
 
 _WHOLE = slice(0, None)
@@ -118,6 +120,7 @@ class PlanService:
             excluded_groups=snapshot.near_misses(checked.new.requirements, term).groups,
             needs=needs,
             budgets=state.budgets,
+            catalogue_error=snapshot.catalogue_error(operator=principal.is_operator),
         )
 
     async def _state(self, principal: Principal, tenant_id: TenantId, checked: CheckedRequest) -> "_State":
