@@ -3,7 +3,7 @@
 import json
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import groupby
+from dataclasses import replace
 
 from app.domain.account_checks import AccountCheck, CheckResult, failures
 from workers.account_checks.account_checks import count
@@ -15,15 +15,43 @@ _MARKS: Mapping[CheckResult, str] = {
     CheckResult.NOT_CHECKED: "?",
 }
 _INDENT = " " * 7
+_ANY_REGION = "<region>"
+"""Stands for the name of the region in a row of several regions."""
 
 
 def table(account: str, checks: Sequence[AccountCheck]) -> Iterator[str]:
-    """The lines of one account: a heading for the whole account and for each region, then a row for each check."""
-    for region, of_region in groupby(checks, key=lambda check: check.region):
+    """The lines of one account: a heading for the whole account and for regions, then a row for each check.
+
+    A row that is equal in several regions stands once, below all of their names.
+    """
+    for regions, rows in _sections(checks).items():
         yield ""
-        yield f"{account}, {region or 'whole account'}"
-        for check in of_region:
+        names = ", ".join(region or "whole account" for region in regions)
+        yield from _wrapped(f"{account}, {names}", "  ")
+        for check in rows:
             yield from _row(check)
+
+
+def _sections(checks: Sequence[AccountCheck]) -> dict[tuple[str | None, ...], list[AccountCheck]]:
+    """Rows by the regions that have them. Sections and rows are in the order of the checks."""
+    regions: dict[AccountCheck, list[str | None]] = {}
+    for check in checks:
+        regions.setdefault(_without_region(check), []).append(check.region)
+    first = {(check.region, _without_region(check)): check for check in checks}
+    sections: dict[tuple[str | None, ...], list[AccountCheck]] = {}
+    for row, of_row in regions.items():
+        check = row if len(of_row) > 1 else first[of_row[0], row]
+        sections.setdefault(tuple(of_row), []).append(check)
+    return sections
+
+
+def _without_region(check: AccountCheck) -> AccountCheck:
+    """The check as it reads in any region."""
+    region = check.region
+    if region is None:
+        return check
+    name, detail, fix = (text and text.replace(region, _ANY_REGION) for text in (check.name, check.detail, check.fix))
+    return replace(check, name=name or "", detail=detail or "", fix=fix, region=_ANY_REGION)
 
 
 def _row(check: AccountCheck) -> Iterator[str]:

@@ -1,9 +1,12 @@
 """The table of checks fits a terminal and shows each failure with its fix."""
 
 import json
+from dataclasses import replace
 
 from app.domain.account_checks import AccountCheck, CheckResult, CheckSubject
 from workers.account_checks.report import WIDTH, as_json, summary, table
+from workers.providers.common.checks import TRY_AGAIN, refused
+from workers.providers.errors import OutcomeUnknown
 
 RIGHT = AccountCheck(subject=CheckSubject.RIGHT, name="ec2:RunInstances", result=CheckResult.PASSED)
 SUBNET = AccountCheck(
@@ -33,6 +36,48 @@ def test_rows_stand_under_the_account_and_under_each_region() -> None:
         "research, eastus",
         "  ?    quota       cores  not reported",
     ]
+
+
+def test_rows_that_are_equal_in_several_regions_stand_once() -> None:
+    def launch(region: str, result: CheckResult = CheckResult.PASSED) -> AccountCheck:
+        detail = f"g5.xlarge in {region}a"
+        return replace(
+            RIGHT, result=result, detail=detail, fix="ask" if result is CheckResult.FAILED else None, region=region
+        )
+
+    regions = ("us-east-1", "eu-west-1", "eu-north-1")
+    quota = replace(QUOTA, region="eu-west-1")
+    checks = [RIGHT, launch(regions[0]), launch(regions[1]), quota, launch(regions[2], CheckResult.FAILED)]
+    assert list(table("research", checks)) == [
+        "",
+        "research, whole account",
+        "  ok   right       ec2:RunInstances",
+        "",
+        "research, us-east-1, eu-west-1",
+        "  ok   right       ec2:RunInstances  g5.xlarge in <region>a",
+        "",
+        "research, eu-west-1",
+        "  ?    quota       cores  not reported",
+        "",
+        "research, eu-north-1",
+        "  FAIL right       ec2:RunInstances  g5.xlarge in eu-north-1a",
+        "       Fix: ask",
+    ]
+
+
+def test_many_regions_fit_a_terminal() -> None:
+    checks = [
+        replace(RIGHT, region=f"{place}-{number}") for place in ("ap-southeast", "us-east") for number in range(9)
+    ]
+    lines = list(table("research", checks))
+    assert max(map(len, lines)) <= WIDTH
+    assert sum("ec2:RunInstances" in line for line in lines) == 1
+
+
+def test_a_server_error_is_no_missing_right() -> None:
+    error = OutcomeUnknown("500: Internal Server Error", code="500")
+    check = refused(CheckSubject.RIGHT, "ec2:DescribeImages", error, "grant ec2:DescribeImages")
+    assert (check.result, check.fix) == (CheckResult.FAILED, TRY_AGAIN)
 
 
 def test_a_failure_is_followed_by_its_fix() -> None:

@@ -29,7 +29,6 @@ from workers.providers.aws.rights import (
 from workers.providers.common.checks import failed, not_checked, passed, refused
 from workers.providers.errors import (
     InsufficientCapacity,
-    OutcomeUnknown,
     ProviderError,
     ProviderQuotaExceeded,
     Refused,
@@ -57,7 +56,7 @@ def ask(call: Callable[..., object], **arguments: Any) -> ProviderError:
             call(**arguments, DryRun=True)
     except ProviderError as error:
         return error
-    return OutcomeUnknown("the server ignores DryRun: it is not AWS", code=IGNORED)
+    return ProviderError("the server ignores DryRun: it is not AWS", code=IGNORED)
 
 
 def check_reads(ec2: "EC2Client", *, reserved: bool = False) -> list[AccountCheck]:

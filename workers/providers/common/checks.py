@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from decimal import Decimal
 
 from app.domain.account_checks import AccountCheck, CheckResult, CheckSubject
-from workers.providers.errors import CredentialsRejected, ProviderError, Throttled
+from workers.providers.errors import CredentialsRejected, OutcomeUnknown, ProviderError, Throttled, Unreachable
 
 TRY_AGAIN = "run the check again later"
 
@@ -25,8 +25,8 @@ def not_checked(subject: CheckSubject, name: str, detail: str, fix: str | None =
 
 
 def refused(subject: CheckSubject, name: str, error: ProviderError, fix: str) -> AccountCheck:
-    """A failed check whose call raised an error. Throttling and silence ask for another try, not for the fix."""
-    transient = isinstance(error, Throttled) or not error.answered
+    """A failed check whose call raised an error. Throttling, silence and an HTTP 5xx ask for another try, not for the fix."""
+    transient = isinstance(error, (Throttled, OutcomeUnknown, Unreachable)) or not error.answered
     return failed(subject, name, words_of(error), TRY_AGAIN if transient else fix)
 
 
