@@ -22,13 +22,29 @@ export function metricsPath(leaseId, range) {
 
 /** `{length, starts, series}` of one measure for a chart: a line for each of a few GPUs, else one for the lease. */
 export function measureSeries(metrics, measure) {
-  const { at, step_seconds: length, gpus, series } = metrics;
+  const { at, step_seconds: length, series } = metrics;
+  const gpus = ofOneVm(metrics.gpus, measure);
   const each = gpus.length > 1 && gpus.length <= MOST_LINES;
   const lines = each
-    ? gpus.map((gpu, index) => ({ key: gpu.uuid, name: `GPU ${index}`, values: gpu[measure] }))
+    ? gpus.map(({ uuid, values }, index) => ({ key: uuid, name: `GPU ${index}`, values }))
     : [{ key: measure, name: gpus.length > 1 ? `all ${gpus.length} GPUs` : "GPU", values: series[measure] }];
   const starts = at.map((moment) => Date.parse(moment) / 1000);
   return { length, starts, series: lines.map((line) => ({ ...line, total: newest(line.values) })) };
+}
+
+/** The GPUs of one VM, `[{uuid, values}]`: a GPU of a replacement VM continues the line of one that ended before. */
+function ofOneVm(gpus, measure) {
+  const lines = [];
+  for (const gpu of gpus) {
+    const values = gpu[measure];
+    const known = gpu.gpu_percent ?? values;
+    const first = known.findIndex((value) => value !== null);
+    const last = known.findLastIndex((value) => value !== null);
+    const before = first < 0 ? null : lines.find((line) => line.last < first || (line.last === first && line.first < first));
+    if (before) Object.assign(before, { uuid: gpu.uuid, last, values: before.values.map((value, step) => values[step] ?? value) });
+    else lines.push({ uuid: gpu.uuid, first, last, values });
+  }
+  return lines;
 }
 
 /** The last value that is known, or null. */
@@ -63,6 +79,17 @@ export function linePath(values, height) {
 export function loadOf(percent) {
   if (percent === null || percent === undefined) return "unknown";
   return percent <= 5 ? "idle" : percent <= 25 ? "low" : percent <= 50 ? "half" : percent <= 75 ? "high" : "full";
+}
+
+/** True when something is known of a lease's GPUs. */
+export const isKnown = (lease) => lease.health !== null || lease.gpus.some((percent) => percent !== null);
+
+/** The leases of a fleet that a map shows, at most `most`, and the others: those of which nothing is known come last. */
+export function mapped(leases, most) {
+  if (leases.length <= most) return { shown: leases, rest: [] };
+  const shown = leases.filter(isKnown).slice(0, most);
+  const chosen = new Set(shown);
+  return { shown, rest: leases.filter((lease) => !chosen.has(lease)) };
 }
 
 /** The leases of a fleet by GPU model, the model with the most GPUs first: `[{model, leases, gpus, mean}]`. */

@@ -40,6 +40,22 @@ def live_groups(context: typer.Context, incomplete: str) -> list[str]:
     return []
 
 
+def gpu_models(context: typer.Context, incomplete: str) -> list[str]:
+    """Names of the GPU models that have an offering."""
+    return _names(context, "/v1/gpu-models", "model", incomplete)
+
+
+def regions(context: typer.Context, incomplete: str) -> list[str]:
+    """Names of the regions of all accounts."""
+    return _names(context, "/v1/regions", "region", incomplete)
+
+
+def _names(context: typer.Context, path: str, member: str, incomplete: str) -> list[str]:
+    with suppress(Exception):  # as above
+        return _fitting([str(item[member]) for item in _ask(context, path, {}, limit=None)], incomplete)
+    return []
+
+
 def budgets(context: typer.Context, incomplete: str) -> list[str]:
     """Ids of the budgets."""
     with suppress(Exception):  # an error message would land in the middle of what is being typed
@@ -64,7 +80,7 @@ def _leases(context: typer.Context, incomplete: str, state: str) -> list[str]:
     return []
 
 
-def _ask(context: typer.Context, path: str, params: "Params") -> "list[Json]":
+def _ask(context: typer.Context, path: str, params: "Params", *, limit: int | None = _LIMIT) -> "list[Json]":
     from app.cli.client import Api  # noqa: PLC0415 - as in the session
 
     chosen = {**context.find_root().params, **{name: value for name, value in context.params.items() if value}}
@@ -76,7 +92,7 @@ def _ask(context: typer.Context, path: str, params: "Params") -> "list[Json]":
         profile_key=lambda profile: profile.key,  # a key command might ask for a passphrase
     )
     with Api(endpoint, note=lambda _: None, timeout=_PATIENCE) as api:
-        page, _ = api.get_if_changed(path, None, {**params, "limit": _LIMIT})
+        page, _ = api.get_if_changed(path, None, {**params, "limit": limit})
     return list((page or {}).get("items") or ())
 
 

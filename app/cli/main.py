@@ -86,6 +86,11 @@ def me(session: Session) -> None:
 
 app.command("up", context_settings=_PASS_ON, add_help_option=False)(up)
 app.command("deadman", context_settings=_PASS_ON, add_help_option=False)(deadman)
+command(app, "create")(leases.create)
+command(app, "ls")(leases.list_leases)
+command(app, "show")(leases.show)
+command(app, "release")(release.release)
+command(app, "extend")(leases.extend)
 command(app, "offerings")(offerings.offerings)
 command(app, "gpus")(gpu_models.gpus)
 command(app, "top")(gpu_top.top)

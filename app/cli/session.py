@@ -169,6 +169,23 @@ class Session:
         else:
             self.console.print(render(document))
 
+    def answer_fact(
+        self,
+        document: Json,
+        fact: str,
+        render: "Callable[[Json], RenderableType] | None",
+        rows: Callable[[Json], sheet.Sheet],
+    ) -> None:
+        """Prints what a change has led to. People get the fact, and the document only with `render`."""
+        if self.as_json or self.as_csv:
+            self.answer(document, output.fields, rows)
+            self.note(fact)
+            return
+        self.console.print(output.printable(fact), soft_wrap=True)
+        if render is not None:
+            self.console.print()
+            self.console.print(render(document))
+
     def answer_secret(self, document: Json, noun: str) -> None:
         """Prints a document with a `secret`. For people the secret has a line of its own, to be copied whole."""
         rest = dict(document)

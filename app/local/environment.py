@@ -71,6 +71,7 @@ SUBNETS = (
 """Where the simulated Azure's subnets are."""
 
 GCP_EMAIL = "gpulease@sim-project.iam.gserviceaccount.example"
+_LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 _CREDENTIALS = ("AWS_", "AZURE_", "GOOGLE_", "CLOUDSDK_", "ARM_", "MSI_", "IDENTITY_")
 """How the variables begin that the SDKs of clouds read."""
 
@@ -92,9 +93,11 @@ def process_environment(
         "NO_PROXY": ",".join(filter(None, [outside.get("NO_PROXY"), "127.0.0.1,localhost"])),
     }
     theirs = {name: value for name, value in outside.items() if not name.startswith(_CREDENTIALS)}
+    # whoever reaches the API can run programs here anyway, such as a receiver of webhooks
+    receivers = {"GPULEASE_WEBHOOK_LOCAL": "true"} if options.host in _LOOPBACK else {}
     # a real VM cannot reach the loopback address
     simulated = {} if options.config else {"GPULEASE_PUBLIC_URL": options.api_url}
-    merged = layered(PROFILES[options.profile], simulated, theirs, fixed)
+    merged = layered(PROFILES[options.profile], receivers, simulated, theirs, fixed)
     # the URL has the password in it
     return {name: value for name, value in merged.items() if name not in PASSWORD_VARIABLES}
 

@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import func, select
 
 from app.db.core.engine import ApiDatabase
-from app.db.fleet import accounts, gpu_benchmarks, offerings, reservations
+from app.db.fleet import account_states, gpu_benchmarks, offerings, reservations
 from app.domain import lease_offerings, placement, quotas
 from app.domain.explanations.near_misses import NearMisses, find_near_misses
 from app.domain.gpus.benchmarks import MeasuredPerformance
@@ -182,7 +182,7 @@ class OfferingCache:
             as_of = (await connection.execute(select(func.now()))).scalar_one()
             rows = (await connection.execute(*offerings.candidates())).all()
             reserved = (await connection.execute(*reservations.candidates())).all()
-            regions: Sequence[Any] = (await connection.execute(accounts.configured_regions())).mappings().all()
+            regions: Sequence[Any] = (await connection.execute(account_states.configured_regions())).mappings().all()
         every = (
             *self._listed(rows, measured),
             *(_with(reservations.reserved_offering(row), measured) for row in reserved),

@@ -1,7 +1,7 @@
 /** GPUs paid for and in use, and a heat map with a cell for each GPU. */
 import { count, counted, usd, words } from "../format.js";
 import { useLive } from "../live.js";
-import { byModel, loadOf } from "../metrics_series.js";
+import { byModel, loadOf, mapped } from "../metrics_series.js";
 import { to } from "../router.js";
 import { html, useMemo, useState } from "../ui.js";
 import { Awaited, Empty, Panel, Scroll } from "./basics.js";
@@ -36,8 +36,8 @@ function Use({ fleet }) {
 /** A link for each lease, with a cell for each of its GPUs. */
 function HeatMap({ leases }) {
   const [all, setAll] = useState(false);
-  const shown = all ? leases : leases.slice(0, MOST_LEASES);
-  const groups = useMemo(() => byModel(shown), [leases, all]);
+  const { shown, rest } = useMemo(() => mapped(leases, all ? leases.length : MOST_LEASES), [leases, all]);
+  const groups = useMemo(() => byModel(shown), [shown]);
   if (!leases.length) return null;
   return html`
     <div class="gpu-map">
@@ -50,11 +50,20 @@ function HeatMap({ leases }) {
         `,
       )}
     </div>
+    <${Rest} leases=${rest} />
     <${Legend} />
     ${leases.length > MOST_LEASES && html`<button type="button" class="ghost more" onClick=${() => setAll(!all)}>${all ? "Show fewer" : `Show all ${counted(leases.length, "lease")}`}</button>`}
     <${Table} leases=${shown} />
   `;
 }
+
+/** The GPUs without a cell, a line for each model. */
+const Rest = ({ leases }) =>
+  leases.length > 0 && html`
+    <ul class="flat gpu-rest" aria-label="Further GPUs by model">
+      ${byModel(leases).map(({ model, leases: own, gpus, mean }) => html`<li key=${model}>${model} <span class="muted num">${counted(gpus, "further GPU")} of ${counted(own.length, "lease")}, ${mean === null ? "utilization unknown" : `${Math.round(mean)} % on average`}</span></li>`)}
+    </ul>
+  `;
 
 const percents = (gpus) => gpus.map((percent) => (percent === null ? "unknown" : `${Math.round(percent)} %`)).join(", ");
 const described = (lease) => `${lease.name || lease.lease_id}, ${words(lease.state)}${lease.health ? `, ${lease.health}` : ""}: ${percents(lease.gpus)}`;

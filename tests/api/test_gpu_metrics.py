@@ -146,6 +146,12 @@ async def test_the_fleet_counts_gpus_in_use_idle_and_unknown(fleet: Fleet, alice
         "idle": [5, None],
         "silent": [None, None],
     }
+    fleet.run("""UPDATE lease SET gpu_health = '{"status": "failing"}' WHERE name = 'silent'""")
+    order = [lease["name"] for lease in (await operator.get("/v1/metrics/fleet")).json()["leases"]]
+    assert order == ["silent", "idle", "busy"], "failing, idle, busy, unknown"
+    fleet.run("UPDATE lease SET gpu_health = NULL")
+    order = [lease["name"] for lease in (await operator.get("/v1/metrics/fleet")).json()["leases"]]
+    assert order == ["idle", "busy", "silent"]
     assert (await operator.get("/v1/metrics/fleet")).json()["gpus_paid"] == 6
 
 

@@ -185,3 +185,33 @@ def test_lines_and_groups_are_computed(visitor: Visitor) -> None:
     assert [
         one["name"] for one in computed(page, "metrics_series.js", f"m.measureSeries({many}, 'power_w').series")
     ] == ["all 9 GPUs"]
+
+
+def test_a_replacement_vm_continues_the_lines_of_the_one_before(visitor: Visitor) -> None:
+    page = visitor.page
+    gpus = [
+        {"uuid": "old-0", "gpu_percent": [10, 20, None, None]},
+        {"uuid": "old-1", "gpu_percent": [11, 21, None, None]},
+        {"uuid": "new-0", "gpu_percent": [None, 30, 40, 50]},
+        {"uuid": "new-1", "gpu_percent": [None, None, 41, 51]},
+    ]
+    starts = [f"2026-06-01T10:0{minute}:00Z" for minute in range(4)]
+    whole = {"at": starts, "step_seconds": 60, "gpus": gpus, "series": {"gpu_percent": [10, 25, 40, 50]}}
+    drawn = computed(page, "metrics_series.js", f"m.measureSeries({json.dumps(whole)}, 'gpu_percent').series")
+    assert [(line["name"], line["values"]) for line in drawn] == [
+        ("GPU 0", [10, 30, 40, 50]),
+        ("GPU 1", [11, 21, 41, 51]),
+    ]
+
+
+def test_a_map_of_many_leases_leaves_out_those_of_which_nothing_is_known(visitor: Visitor) -> None:
+    page = visitor.page
+    unknown = [{"lease_id": f"u{n}", "gpu_model": "L4", "health": None, "gpus": [None]} for n in range(3)]
+    known = [{"lease_id": f"k{n}", "gpu_model": "L4", "health": None, "gpus": [n]} for n in range(3)]
+    both = json.dumps(known + unknown)
+    few = computed(page, "metrics_series.js", f"m.mapped({both}, 2)")
+    assert [lease["lease_id"] for lease in few["shown"]] == ["k0", "k1"]
+    assert [lease["lease_id"] for lease in few["rest"]] == ["k2", "u0", "u1", "u2"]
+    some = computed(page, "metrics_series.js", f"m.mapped({both}, 5)")
+    assert [len(some[part]) for part in ("shown", "rest")] == [3, 3]
+    assert computed(page, "metrics_series.js", f"m.mapped({both}, 6)")["rest"] == []

@@ -287,7 +287,7 @@ def test_accounts_show_vms_regions_cordon_and_error(api: FakeApi, cli: Cli) -> N
 
 
 def test_an_account_whose_catalogue_fails_shows_state_and_cause(api: FakeApi, cli: Cli) -> None:
-    account = {**_an_account(), "state": "failing_catalogue"}
+    account: Json = {**_an_account(), "state": "failing_catalogue"}
     account["regions"][0]["catalogue_error"] = "Unreachable: Timeout no answer"
     api.documents["GET", "/v1/ops/accounts"] = _one(account)
     result = " ".join(cli("ops", "accounts").stdout.split())

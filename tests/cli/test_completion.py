@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 from app.cli import completion
 from app.cli.main import app
 from tests.cli.conftest import Cli
-from tests.cli.fake_api import TENANT_KEY, Answer, FakeApi, a_lease
+from tests.cli.fake_api import TENANT_KEY, Answer, FakeApi, Json, a_lease
 
 
 @pytest.fixture(autouse=True)
@@ -52,6 +52,26 @@ def test_lease_names_are_offered(api: FakeApi, cli: Cli, line: str) -> None:
     (asked,) = api.asked
     assert asked.query["state"] == ["active" if line == "ssh" else "!terminal"]
     assert asked.query["search"] == ["tr"]
+
+
+@pytest.mark.parametrize(
+    ("path", "items", "line", "offered"),
+    [
+        (
+            "/v1/gpu-models",
+            [{"model": "A100"}, {"model": "A10G"}, {"model": "H100"}],
+            "lease create --gpu A1",
+            ["A100", "A10G"],
+        ),
+        ("/v1/gpu-models", [{"model": "A100"}, {"model": "H100"}], "lease list --gpu-model H", ["H100"]),
+        ("/v1/regions", [{"region": "us-east-1"}, {"region": "eastus"}], "lease plan --region us", ["us-east-1"]),
+    ],
+)
+def test_gpu_models_and_regions_are_offered(
+    api: FakeApi, cli: Cli, path: str, items: list[Json], line: str, offered: list[str]
+) -> None:
+    api.documents["GET", path] = {"items": items, "next_cursor": None}
+    assert complete(cli, f"gpulease {line}") == offered
 
 
 def test_an_id_that_was_begun_is_completed(api: FakeApi, cli: Cli) -> None:

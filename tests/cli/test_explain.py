@@ -83,6 +83,14 @@ def test_explain_shows_the_sentence_the_verdicts_and_what_would_fit(cli: Cli) ->
     assert "leases 1" not in text
 
 
+def test_a_planned_time_that_has_passed_is_now(api: FakeApi, cli: Cli) -> None:
+    past = {"next_try_at": "2026-06-01T10:00:30Z", "gives_up_at": "2026-06-01T10:00:31Z"}
+    api.documents["GET", "/v1/leases/lease_00000000000000000000000001/explain"] = {**EXPLANATION, **past}
+    lines = [line.split() for line in cli("lease", "explain", "train-1").stdout.splitlines()]
+    assert ["gives", "up", "now"] in lines
+    assert ["next", "try", "now"] in lines
+
+
 def test_explain_is_json_or_its_candidates_as_csv(cli: Cli) -> None:
     assert json.loads(cli("lease", "explain", "lease_00000000000000000000000001", "--json").stdout) == EXPLANATION
     (row,) = csv.DictReader(

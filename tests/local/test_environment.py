@@ -50,6 +50,13 @@ def test_the_users_cloud_credentials_never_reach_the_simulated_cloud(tmp_path: P
     assert seen["AWS_EC2_METADATA_DISABLED"] == "true"
 
 
+def test_webhooks_to_this_machine_work_by_default_where_only_this_machine_reaches_the_api(tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    assert environment(home)["GPULEASE_WEBHOOK_LOCAL"] == "true"
+    assert environment(home, GPULEASE_WEBHOOK_LOCAL="false")["GPULEASE_WEBHOOK_LOCAL"] == "false"
+    assert "GPULEASE_WEBHOOK_LOCAL" not in environment(home, GPULEASE_HOST="0.0.0.0")
+
+
 def test_accounts_of_ones_own_have_the_users_credentials_in_the_programs_that_call_clouds_alone(tmp_path: Path) -> None:
     outside = {**OWN, "GPULEASE_CONFIG": "mine.toml", "LANG": "C.UTF-8"}
     seen = environment(Home(tmp_path), **outside)

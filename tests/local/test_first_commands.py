@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -73,19 +74,17 @@ def _credentials(cloudsim_url: str | None) -> Credentials:
     )
 
 
-def _account(**changes: object) -> AccountReport:
-    fields = {"name": "research", "identity": "123456789012", "state": "ok", "cause": None, "has_offerings": True}
-    return AccountReport(**{**fields, **changes})  # type: ignore[arg-type]
+_ACCOUNT = AccountReport(name="research", identity="123456789012", state="ok", cause=None, has_offerings=True)
 
 
 def test_simulated_vms_have_a_ready_first_lease(tmp_path: Path) -> None:
-    printed = first_lines(Home(tmp_path), _credentials("http://127.0.0.1:8010"), "gpulease", [_account()])
+    printed = first_lines(Home(tmp_path), _credentials("http://127.0.0.1:8010"), "gpulease", [_ACCOUNT])
     assert "gpulease lease create --name first" in printed
     assert "cost money" not in printed
 
 
 def test_with_real_accounts_nothing_that_buys_is_printed(tmp_path: Path) -> None:
-    accounts = [_account(), _account(name="new", identity=None, has_offerings=False)]
+    accounts = [_ACCOUNT, replace(_ACCOUNT, name="new", identity=None, has_offerings=False)]
     printed = first_lines(Home(tmp_path), _credentials(None), "gpulease", accounts)
     assert "VMs cost money in account 123456789012 (research)\nVMs cost money in account new\n" in printed
     assert "lease create" not in printed
@@ -95,7 +94,7 @@ def test_with_real_accounts_nothing_that_buys_is_printed(tmp_path: Path) -> None
 
 
 def test_without_offerings_no_lease_is_suggested(tmp_path: Path) -> None:
-    account = _account(state="failing_catalogue", cause="us-east-1: Unreachable", has_offerings=False)
+    account = replace(_ACCOUNT, state="failing_catalogue", cause="us-east-1: Unreachable", has_offerings=False)
     for url in ("http://127.0.0.1:8010", None):
         printed = first_lines(Home(tmp_path), _credentials(url), "gpulease", [account])
         assert "lease create" not in printed

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from app.db.fleet.accounts import OFFERINGS_JOB
+from app.db.fleet.account_states import OFFERINGS_JOB
 from app.settings import Settings
 from workers.delivery.operator_messages import tell_operators
 from workers.jobs import housekeeping, notices

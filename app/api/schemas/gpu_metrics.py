@@ -84,5 +84,9 @@ class FleetMetrics(View):
         Money, Field(description="USD: the share of the idle GPUs in the rates of their leases.")
     ]
     leases: Annotated[
-        list[FleetLease], Field(description=f"The newest first, at most {MOST_LISTED}. The sums count all leases.")
+        list[FleetLease],
+        Field(
+            description=f"Failing GPUs first, then idle, busy and unknown ones; each the newest first. At most {MOST_LISTED}. "
+            "The sums count all leases."
+        ),
     ]

@@ -73,13 +73,19 @@ def sheet(document: Json) -> Sheet:
 def _facts(document: Json) -> Iterable[tuple[str, object]]:
     yield "state", states.state(document)
     yield "since", since(document.get("since"))
-    yield "next try", since(document.get("next_try_at"))
-    yield "gives up", since(document.get("gives_up_at"))
+    yield "next try", _ahead(document.get("next_try_at"))
+    yield "gives up", _ahead(document.get("gives_up_at"))
     seconds = document.get("typical_ready_seconds")
     yield "usually ready after", times.duration(seconds) if seconds else None
     yield "position", _position(document.get("queue"))
     count, number = len(document.get("candidates") or ()), document.get("candidates_count") or 0
     yield "candidates", f"the best {count} of {number}" if number > count else None
+
+
+def _ahead(moment: str | None) -> str | None:
+    """A time that was planned. gpulease acts a moment after it, so a passed one is now."""
+    when = times.parse_time(moment)
+    return "now" if when is not None and when <= times.now() else since(moment)
 
 
 def _position(queue: Json | None) -> str | None:

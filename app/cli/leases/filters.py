@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from app.cli import values
+from app.cli import completion, values
 from app.cli.errors import Json
 
 
@@ -18,8 +18,8 @@ class LeaseFilters:
         None
     )
     provider: Annotated[str | None, typer.Option()] = None
-    region: Annotated[str | None, typer.Option()] = None
-    gpu_model: Annotated[str | None, typer.Option()] = None
+    region: Annotated[str | None, typer.Option(autocompletion=completion.regions)] = None
+    gpu_model: Annotated[str | None, typer.Option(autocompletion=completion.gpu_models)] = None
     label: Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help="Repeatable.")] = None
     created_after: Annotated[
         str | None, typer.Option(metavar="TIME", parser=values.past, help="2h (ago) or an RFC 3339 time.")

@@ -34,6 +34,7 @@ Timeout = Annotated[
     int | None,
     typer.Option(metavar="DURATION", parser=values.seconds, help="Stop watching after this time, with exit code 1."),
 ]
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Also show the whole lease.")]
 Limit = Annotated[int, typer.Option(min=0, help="Maximum number; 0: all.")]
 
 
@@ -164,6 +165,7 @@ def extend(
     by: values.Duration = None,
     *,
     until: values.NewEnd = None,
+    verbose: Verbose = False,
 ) -> None:
     """Extend a lease by a duration, or until a time. The command reports the added cost."""
     body = values.extension(by, until)
@@ -171,8 +173,7 @@ def extend(
     path = _path(api, lease)
     before = api.get(path)
     extended = api.post(f"{path}/extend", body)
-    session.answer(extended, views.lease, views.sheet)
-    session.note(views.extension(before, extended))
+    session.answer_fact(extended, views.extension(before, extended), views.lease if verbose else None, views.sheet)
 
 
 @command(group, "keep")

@@ -64,7 +64,7 @@ class Selection:
 
 @dataclass(frozen=True)
 class WatchOptions:
-    """Whether to watch the end of the lease, and for how long."""
+    """Whether to watch the end of the lease, and what to show."""
 
     follow: Annotated[
         bool, typer.Option("--watch", "--follow", help="Watch until the lease has ended. For one lease.")
@@ -75,6 +75,9 @@ class WatchOptions:
             metavar="DURATION", parser=values.seconds, help="Stop watching after this time, with exit code 1."
         ),
     ] = None
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Also show the whole lease, if it is the only one.")
+    ] = False
 
 
 def release(
@@ -117,7 +120,7 @@ def _release_one(session: Session, api: "Api", reference: str, following: WatchO
     document = api.delete(path_of(_PATH, lease_id))
     if following.follow:
         raise typer.Exit(watch.follow(session, api, lease_id, until="terminal", timeout=following.timeout))
-    session.answer(document, views.lease, views.sheet)
+    session.answer_fact(document, views.released(document), views.lease if following.verbose else None, views.sheet)
 
 
 def _question(leases: Sequence[Json]) -> str:

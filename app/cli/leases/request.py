@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from app.cli import lookup, values
+from app.cli import completion, lookup, values
 from app.cli.errors import Json
 from app.cli.gpus.options import GpuOptions
 
@@ -28,6 +28,7 @@ class LeaseOptions(GpuOptions):
         typer.Option(
             metavar="MODEL[:COUNT]",
             help="Model and exact number of GPUs, such as A100:8. Default: 1.",
+            autocompletion=completion.gpu_models,
             rich_help_panel=_WHAT,
         ),
     ] = None
@@ -67,7 +68,13 @@ class LeaseOptions(GpuOptions):
         typer.Option(metavar="PROVIDER", help="aws, gcp or azure; repeatable. Default: any.", rich_help_panel=_WHAT),
     ] = None
     region: Annotated[
-        list[str] | None, typer.Option(metavar="REGION", help="Repeatable. Default: any.", rich_help_panel=_WHAT)
+        list[str] | None,
+        typer.Option(
+            metavar="REGION",
+            help="Repeatable. Default: any.",
+            rich_help_panel=_WHAT,
+            autocompletion=completion.regions,
+        ),
     ] = None
     max_price: Annotated[
         str | None, typer.Option(metavar="USD", help="Maximum price per hour.", rich_help_panel=_TERMS)
@@ -81,7 +88,7 @@ class LeaseOptions(GpuOptions):
         typer.Option(
             metavar="DURATION",
             parser=values.seconds,
-            help="Duration of the lease, such as 4h, 90m or 3600.",
+            help="Duration of the lease, such as 4h or 90m.",
             rich_help_panel=_TERMS,
         ),
     ] = None

@@ -27,6 +27,14 @@ def extension(before: Json, after: Json) -> str:
     return f"{text}; adds at most {rounded(Decimal(rate) * int(added) / 3600)} USD at {rounded(rate)} USD/h"
 
 
+def released(item: Json) -> str:
+    """What a release has led to: `train-1 (lease_…) is being released; it has cost 1.25 USD`."""
+    label = f"{item['name']} ({item['id']})" if item.get("name") else str(item["id"])
+    fact = f"had ended: {item['state']}" if item.get("terminal") else "is being released"
+    accrued = rounded(at(item, "cost.accrued"))
+    return f"{label} {fact}" + (f"; it has cost {accrued} USD" if accrued else "")
+
+
 def connect(item: Json) -> str | None:
     """The command to log in. None unless the VM runs."""
     return None if states.ends(item) else at(item, "connection.ssh_command")

@@ -10,7 +10,8 @@ from app.cli.errors import FAILED, CliError, Json
 from app.cli.leases.failure import failure_lines
 from app.cli.leases.watch_views import JsonView, LineView, LiveView, Snapshot, View
 from app.cli.paths import path_of
-from app.cli.render import times
+from app.cli.render import states, times
+from app.cli.render.output import at, rounded
 
 if TYPE_CHECKING:
     from app.cli.client import Api
@@ -58,6 +59,11 @@ class Poller:
         known = lease.get("attempts_count", math.inf)  # a try made between the two reads belongs to the next look
         return Snapshot(lease, tuple(made for made in attempts.get("items") or () if made.get("n", 0) <= known))
 
+    @property
+    def lease(self) -> Json:
+        """The lease as last read. Empty before the first read."""
+        return self._seen.get(self._path, {})
+
     def _read(self, path: str) -> Json:
         document, self._etags[path] = self._api.get_if_changed(path, self._etags.get(path))
         if document is not None:
@@ -70,8 +76,13 @@ def follow(
 ) -> int:
     """Watches until the target state, the lease's end or the timeout (seconds). Returns the exit code."""
     deadline = times.now() + timedelta(seconds=timeout) if timeout is not None else None
-    with _view(as_json=session.as_json) as view:
-        final = _watch(Poller(api, lease_id), view, until, deadline, pace or Pace())
+    poller = Poller(api, lease_id)
+    try:
+        with _view(as_json=session.as_json) as view:
+            final = _watch(poller, view, until, deadline, pace or Pace())
+    except KeyboardInterrupt:
+        session.note(interrupted(lease_id, poller.lease))
+        raise
     if final is None:
         session.note(
             f"error: not {until} after {times.duration(timeout or 0)}; the lease continues; {explain_hint(lease_id)}"
@@ -82,6 +93,17 @@ def follow(
         for line in failure_lines(final.lease, final.attempts):
             session.note(line)
     return code
+
+
+def interrupted(lease_id: str, lease: Json) -> str:
+    """What goes on after Ctrl-C, and what it costs."""
+    if lease.get("terminal"):
+        return f"{lease_id} has ended"
+    if states.ends(lease):
+        return f"{lease_id} continues to end: `gpulease lease watch {lease_id}`"
+    rate = rounded(at(lease, "cost.rate_per_hour"))
+    costs = f" and costs {rate} USD/h" if rate and float(rate) else ""
+    return f"{lease_id} continues{costs}: `gpulease lease release {lease_id}` ends it"
 
 
 def _watch(poller: Poller, view: View, until: Goal, deadline: datetime | None, pace: Pace) -> Snapshot | None:

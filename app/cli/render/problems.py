@@ -31,6 +31,38 @@ _ADVICE: Mapping[str, str] = {
 }
 "What to do about a code. Other codes explain themselves in `detail`."
 
+_OPTIONS: Mapping[str, str] = {
+    "gpu": "--gpu",
+    "gpu.memory_gib": "--gpu-memory",
+    "gpu.min_count": "--min-gpus",
+    "gpu.interconnect": "--interconnect",
+    "gpu.vendor": "--vendor",
+    "instance_types": "--type",
+    "providers": "--provider",
+    "regions": "--region",
+    "max_price_per_hour": "--max-price",
+    "max_cost": "--max-cost",
+    "ttl_seconds": "--ttl",
+    "wait_seconds": "--wait",
+    "expiry_warnings_seconds": "--warn-before",
+    "ssh_public_keys": "--ssh-key",
+    "ssh_keys": "--ssh-key",
+    "startup_script": "--startup-script",
+    "disk_gib": "--disk",
+    "allowed_cidrs": "--cidr",
+    "min_memory_gib": "--min-memory",
+    "min_local_disk_gib": "--min-local-disk",
+    "min_vcpus": "--min-vcpus",
+    "on_interruption": "--on-interruption",
+    "extend_by_seconds": "DURATION",
+    "image": "--image",
+    "labels": "--label",
+    "market": "--market",
+    "name": "--name",
+}
+"Options of the commands by field of the API. A field has the same option in each command."
+_FIELD = re.compile(r"[a-z][a-z0-9_]*(?:\.[a-z0-9_]+)*:?")
+
 
 def problem_lines(error: ProblemError) -> list[str]:
     """Title and code, then the causes, the advice and the request id, indented."""
@@ -49,7 +81,7 @@ def causes(error: ProblemError) -> Iterator[str]:
     else:
         detail = str(document.get("detail") or "")
         if detail and detail != str(error) and not document.get("excluded"):
-            yield detail  # that of excluded offerings repeats their messages
+            yield _with_options(detail)  # that of excluded offerings repeats their messages
         yield from (_fault(fault) for fault in document.get("errors") or () if _is_new(fault.get("detail"), detail))
         members = {name: value for name, value in document.items() if _is_new(value, detail)}
     for name, value in members.items():
@@ -64,7 +96,22 @@ def _is_new(value: object, detail: str) -> bool:
 
 def _fault(fault: Json) -> str:
     pointer, detail = fault.get("pointer"), fault.get("detail") or ""
-    return f"{pointer}: {detail}" if pointer else str(detail)
+    return f"{_option(str(pointer))}: {detail}" if pointer else str(detail)
+
+
+def _option(pointer: str) -> str:
+    """The option of a field, `--region` for `#/body/regions/0`. Fields without an option keep their name."""
+    path = pointer.removeprefix("#").strip("/").removeprefix("body/").split("/")
+    names = [part for part in path if not part.isdigit()]
+    option = _OPTIONS.get(".".join(names)) or _OPTIONS.get(names[0] if names else "")
+    return option or ".".join(path)
+
+
+def _with_options(detail: str) -> str:
+    """`--region names no region …` for `regions.0 names no region …`."""
+    first, space, rest = detail.partition(" ")
+    option = _option(first.rstrip(":").replace(".", "/")) if _FIELD.fullmatch(first) else first
+    return f"{option}{':' if first.endswith(':') and option != first else ''}{space}{rest}"
 
 
 def _member(name: str, value: object) -> Iterator[str]:

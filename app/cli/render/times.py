@@ -25,12 +25,15 @@ def pause(seconds: float) -> None:
 
 
 def parse_duration(text: str) -> int:
-    """Converts `3600`, `90m`, `4h`, `1h30m` or `2d` to whole seconds. Raises ValueError for other text."""
+    """Converts `45s`, `90m`, `4h`, `1h30m`, `2d` or `0` to whole seconds. Raises ValueError for other text."""
     if text.isascii() and text.isdigit():
-        return int(text)
+        if int(text) == 0:
+            return 0
+        msg = f"{text!r} has no unit: {text}s, {text}m or {text}h?"
+        raise ValueError(msg)
     match = _DURATION.fullmatch(text.strip().lower())
     if not text or match is None or not any(match.groups()):
-        msg = f"{text!r} is not a duration: use 3600, 90m, 4h, 1h30m or 2d"
+        msg = f"{text!r} is not a duration: use 45s, 90m, 4h, 1h30m or 2d"
         raise ValueError(msg)
     return sum(int(count or 0) * unit for count, unit in zip(match.groups(), _UNITS.values(), strict=True))
 
@@ -72,6 +75,6 @@ def relative(when: datetime, at: datetime) -> str:
 
 
 def exact(seconds: int) -> str:
-    """A duration as options take it, without loss: `2h`, `90m`, `45`. The inverse of `parse_duration`."""
-    unit, letter = next((u, letter) for u, letter in ((3600, "h"), (60, "m"), (1, "")) if seconds % u == 0)
+    """A duration as options take it, without loss: `2h`, `90m`, `45s`. The inverse of `parse_duration`."""
+    unit, letter = next((u, letter) for u, letter in ((3600, "h"), (60, "m"), (1, "s")) if seconds % u == 0)
     return f"{seconds // unit}{letter}"

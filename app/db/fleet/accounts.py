@@ -13,12 +13,10 @@ from sqlalchemy import (
     TextClause,
     Update,
     all_,
-    and_,
     any_,
     bindparam,
     case,
     cast,
-    exists,
     func,
     literal,
     not_,
@@ -34,7 +32,7 @@ from sqlalchemy.sql.dml import ReturningUpdate
 from app.db.core.prepared import Bound, plain, setting
 from app.db.core.sql import AnySelect, Json
 from app.db.fleet.cool_offs import IS_SILENT
-from app.db.schema.tables import account, account_region, attempt, installation, lease, periodic_job
+from app.db.schema.tables import account, account_region, attempt, installation, lease
 from app.domain.cool_off import LONGEST_BLOCK, SHORTEST_BLOCK
 from app.domain.leases import LIVE_ATTEMPT
 from app.domain.vm_parts import PartsFacts
@@ -123,55 +121,6 @@ _IN_USE = select(account.c.name, account.c.provider, account.c.config, account.c
 def accounts_in_use(configured: Iterable[str]) -> Bound[AnySelect]:
     """Configured accounts, and others while an attempt of theirs lives: (name, provider, config, state, identity)."""
     return Bound(_IN_USE, {"configured": list(configured)})
-
-
-OFFERINGS_JOB = "offerings"
-"""The kind of the jobs that read the offerings of an account and region."""
-
-_job = periodic_job.alias("offerings_job")
-_IS_FAILING = and_(_job.c.kind == OFFERINGS_JOB, _job.c.last_error.is_not(None))
-CATALOGUE_ERROR = (
-    select(_job.c.last_error)
-    .where(_IS_FAILING, _job.c.account == account_region.c.account, _job.c.region == account_region.c.region)
-    .limit(1)
-    .scalar_subquery()
-)
-"""A column of a query of `account_region`: why the last reading of its offerings failed. NULL: it did not fail."""
-
-FAILING_CATALOGUE = "failing_catalogue"
-STATE = case(
-    (
-        and_(
-            or_(account.c.state == "ok", account.c.state == "unchecked"),
-            exists().where(_IS_FAILING, _job.c.account == account.c.name),
-        ),
-        FAILING_CATALOGUE,
-    ),
-    else_=account.c.state,
-)
-"""A column of a query of `account`: its state as operators see it. Placement uses an account whose catalogue fails."""
-
-
-def configured_regions() -> AnySelect:
-    """(account, provider, region, refreshed, catalogue_error) of accounts in use.
-
-    `refreshed`: the catalogue has the region's offerings. `catalogue_error`: why their last reading failed.
-    """
-    regions = account.c.config["regions"]
-    configured = func.coalesce(func.jsonb_exists(regions, account_region.c.region), true())
-    refreshed = account_region.c.service_quotas.is_not(None).label("refreshed")
-    return (
-        select(
-            account_region.c.account,
-            account.c.provider,
-            account_region.c.region,
-            refreshed,
-            CATALOGUE_ERROR.label("catalogue_error"),
-        )
-        .join(account, account.c.name == account_region.c.account)
-        .where(account.c.state != "draining", configured)
-        .order_by(account.c.provider, account_region.c.region, account_region.c.account)
-    )
 
 
 _OPEN = or_(attempt.c.state.in_([str(state) for state in LIVE_ATTEMPT]), not_(attempt.c.clean))

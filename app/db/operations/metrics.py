@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from sqlalchemy import Executable, select, text
 
-from app.db.fleet.accounts import STATE
+from app.db.fleet.account_states import STATE
 from app.db.fleet.cool_offs import counted_offerings
 from app.db.operations.active_brakes import ACTIVE_BRAKES
 from app.db.operations.invariants import NOTED

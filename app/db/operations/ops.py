@@ -29,7 +29,7 @@ from sqlalchemy import (
 
 from app.db.core.compiled import Query
 from app.db.core.sql import AnySelect, Time
-from app.db.fleet.accounts import CATALOGUE_ERROR, STATE
+from app.db.fleet.account_states import CATALOGUE_ERROR, STATE
 from app.db.leases.billing import ends_at
 from app.db.operations.active_brakes import BRAKES_OF_ACCOUNT
 from app.db.schema import cluster

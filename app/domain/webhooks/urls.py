@@ -65,6 +65,9 @@ _LOCAL_V6 = (IPv6Network("::1/128"), IPv6Network("fc00::/7"))
 _LOCAL_BUT_METADATA = IPv6Address("fd00:ec2::254")
 
 
+_SETTING = "an operator allows http and local addresses with GPULEASE_WEBHOOK_LOCAL=true, if all tenants are trusted"
+
+
 class RefusedUrl(Exception):
     """gpulease sends nothing to this URL. The message explains the refusal to the webhook's owner."""
 
@@ -94,7 +97,7 @@ def parse(url: str, *, local: bool) -> Target:
         )
     scheme, port = match["scheme"], int(match["port"] or _PORTS[match["scheme"]])
     if scheme != "https" and not local:
-        raise RefusedUrl("must begin with https://")
+        raise RefusedUrl(f"must begin with https:// ({_SETTING})")
     if not 1 <= port <= 65_535:
         raise RefusedUrl("has a port that does not exist")
     if not local and port != _PORTS["https"] and (port < _FIRST_FREE_PORT or port in _SERVICES):
@@ -109,7 +112,7 @@ def check_addresses(addresses: list[str], *, local: bool) -> None:
         raise RefusedUrl("has a host without an address")
     for text in addresses:
         if not is_allowed(ip_address(text), local=local):
-            raise RefusedUrl("leads to an address that is not public")
+            raise RefusedUrl(f"leads to an address that is not public ({_SETTING})")
 
 
 def is_allowed(address: Address, *, local: bool) -> bool:

@@ -15,6 +15,7 @@ from app.services.principal import Principal
 MOST_LISTED = 1000
 """Leases in one report of the fleet. The sums count all of them."""
 MOST_REPORTED = 10_000
+_UNHEALTHY = ("failing", "degraded")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,15 +64,14 @@ class GpuFleetService:
             in_use += sum(1 for percent in percents if percent is not None) - idle_here
             if count:
                 idle_cost += row["rate_per_hour"] * idle_here / count
-            if len(leases) < MOST_LISTED:
-                leases.append(_lease(row, percents))
+            leases.append(_lease(row, percents))
         return Fleet(
             gpus_paid=paid,
             gpus_in_use=in_use,
             gpus_idle=idle,
             gpus_unknown=paid - in_use - idle,
             idle_cost_per_hour=idle_cost,
-            leases=leases,
+            leases=sorted(leases, key=_urgency)[:MOST_LISTED],
         )
 
     async def reporting(self, principal: Principal) -> list[dict[str, Any]]:
@@ -85,6 +85,16 @@ class GpuFleetService:
         if row["age_seconds"] is not None and row["age_seconds"] <= self._stale_seconds:
             known = row["gpu_percents"] or []
         return [*known[:count], *[None] * (count - len(known))]
+
+
+def _urgency(lease: FleetLease) -> int:
+    """Failing GPUs come first, then idle ones, busy ones, and those of which nothing is known."""
+    if lease.health in _UNHEALTHY:
+        return _UNHEALTHY.index(lease.health)
+    known = [percent for percent in lease.gpus if percent is not None]
+    if not known:
+        return len(_UNHEALTHY) + 2
+    return len(_UNHEALTHY) + (min(known) > IDLE_PERCENT)
 
 
 def _parsed(row: dict[str, Any]) -> dict[str, Any]:

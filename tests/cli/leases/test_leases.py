@@ -75,7 +75,7 @@ def test_create_sends_every_option_as_the_contract_names_it(api: FakeApi, cli: C
 
 
 def test_what_is_not_given_is_left_to_the_api(api: FakeApi, cli: Cli) -> None:
-    cli("lease", "create", "--type", "g5.xlarge", "--type", "g6.xlarge", "--ttl", "60")
+    cli("lease", "create", "--type", "g5.xlarge", "--type", "g6.xlarge", "--ttl", "60s")
     (asked,) = api.calls("POST", "/v1/leases")
     assert asked.body == {"gpu": None, "instance_types": ["g5.xlarge", "g6.xlarge"], "ttl_seconds": 60}
 
@@ -240,7 +240,13 @@ def test_extend_adds_a_duration_and_shows_the_added_cost(api: FakeApi, cli: Cli)
     (asked,) = api.calls("POST", "/v1/leases/lease_00000000000000000000000001/extend")
     assert asked.body == {"extend_by_seconds": 5400}
     note = "extended by 1 h 30 min until 2026-01-01T13:30:00Z; adds at most 33.00 USD at 22.00 USD/h\n"
-    assert extended.stderr == note
+    assert (extended.stdout, extended.stderr) == (note, "")
+    verbose = cli("extend", "train-1", "90m", "--verbose").stdout
+    assert verbose.startswith(note)
+    assert "lease_00000000000000000000000001" in verbose
+    as_json = cli("lease", "extend", "train-1", "90m", "--json")
+    assert json.loads(as_json.stdout)["id"] == "lease_00000000000000000000000001"
+    assert as_json.stderr == note
 
 
 def test_extend_takes_a_time_or_a_duration_and_not_both(api: FakeApi, cli: Cli) -> None:
@@ -334,7 +340,7 @@ def test_a_refusal_shows_everything_the_problem_says(api: FakeApi, cli: Cli) -> 
     api.next_answers.append(problem(422, "invalid_request", "the request is not valid", errors=errors))
     result = cli("lease", "create", "--gpu", "T4", "--ttl", "1h")
     assert result.exit_code == 1
-    for part in ("invalid request (422 invalid_request)", "the request is not valid", "/gpu/count: must be", "req-7"):
+    for part in ("invalid request (422 invalid_request)", "the request is not valid", "--gpu: must be", "req-7"):
         assert part in result.stderr
     assert result.stdout == ""
 
@@ -366,13 +372,24 @@ def test_excluded_offerings_of_an_error_are_counted_by_reason(api: FakeApi, cli:
     assert shown.count(gpus) == 1
 
 
+def test_fields_of_the_api_are_shown_as_options(api: FakeApi, cli: Cli) -> None:
+    fault = {"pointer": "#/body/regions/0", "detail": "names no region"}
+    other = {"pointer": "#/body/gpu/memory_gib", "detail": "must be at least 1"}
+    answer = problem(422, "unknown_region", "regions.0 names no region: did you mean us-east-1?")
+    api.next_answers.append(replace(answer, body={**(answer.body or {}), "errors": [fault, other]}))
+    shown = cli("lease", "create", "--gpu", "T4", "--region", "us-east", "--ttl", "1h").stderr
+    assert "  --region names no region: did you mean us-east-1?\n" in shown
+    assert "  --gpu-memory: must be at least 1\n" in shown
+    assert "regions.0" not in shown
+
+
 def test_what_the_detail_says_is_not_repeated(api: FakeApi, cli: Cli) -> None:
     message = "names no GPU model of this installation: did you mean H100? known are A100, H100"
     fault = {"pointer": "#/body/gpu/model", "detail": message}
     answer = problem(422, "unknown_gpu_model", f"gpu.model {message}.", known=["A100", "H100"], nearest="H100")
     api.next_answers.append(replace(answer, body={**(answer.body or {}), "errors": [fault]}))
     _, detail, *advice = cli("lease", "create", "--gpu", "H1000", "--ttl", "1h").stderr.splitlines()
-    assert detail == f"  gpu.model {message}."
+    assert detail == f"  --gpu {message}."
     assert [line.split()[0] for line in advice] == ["try:", "request"]
 
 

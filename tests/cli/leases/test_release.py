@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tests.cli.conftest import Cli
-from tests.cli.fake_api import PLACE, RELEASED, RELEASING, TENANT_ID, FakeApi, a_lease
+from tests.cli.fake_api import ALL_PARTS, PLACE, RELEASED, RELEASING, TENANT_ID, FakeApi, a_lease
 from tests.cli.terminal import Terminal
 
 BULK = ("POST", "/v1/leases/release")
@@ -26,6 +26,18 @@ def test_several_names_are_released_in_one_request(api: FakeApi, cli: Cli) -> No
         {"ids": ["lease_00000000000000000000000001", "lease_00000000000000000000000003"]}
     ]
     assert "2 leases are being released" in result.stderr
+
+
+def test_one_release_is_one_line_and_the_lease_with_verbose(api: FakeApi, cli: Cli) -> None:
+    lease = "lease_00000000000000000000000001"
+    api.leases[lease]["cost"] = {"accrued": "1.25", **ALL_PARTS}
+    result = cli("release", "train-1")
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert result.stdout == f"train-1 ({lease}) is being released; it has cost 1.25 USD\n"
+    first, *rest = cli("lease", "release", "train-1", "--verbose").stdout.splitlines()
+    assert first.startswith("train-1 (")
+    assert any("us-east-1" in line for line in rest)
+    assert json.loads(cli("lease", "release", lease, "--json").stdout)["id"] == lease
 
 
 def test_leases_that_end_meanwhile_are_not_counted(api: FakeApi, cli: Cli) -> None:

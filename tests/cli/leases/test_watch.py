@@ -20,6 +20,7 @@ from app.cli.session import Connection, Session
 from tests.cli.conftest import Cli
 from tests.cli.fake_api import (
     ACTIVE,
+    ALL_PARTS,
     BOOTING,
     NO_CAPACITY,
     PROVISIONING,
@@ -29,6 +30,7 @@ from tests.cli.fake_api import (
     TENANT_KEY,
     Answer,
     FakeApi,
+    Json,
     a_lease,
     problem,
 )
@@ -208,12 +210,23 @@ def _read_to_end(terminal: int) -> str:
     return content.decode()
 
 
-def test_ctrl_c_ends_a_watch_without_a_traceback(api: FakeApi, cli: Cli) -> None:
-    api.add(a_lease())
+RUNNING = {**PROVISIONING, **BOOTING, "cost": {"accrued": "0", "rate_per_hour": "21.96", **ALL_PARTS}}
+
+
+@pytest.mark.parametrize(
+    ("changes", "goes_on"),
+    [
+        ({}, "continues: `gpulease lease release lease_00000000000000000000000001` ends it"),
+        (RUNNING, "continues and costs 21.96 USD/h: `gpulease lease release lease_00000000000000000000000001` ends it"),
+        ({**RUNNING, **RELEASING}, "continues to end: `gpulease lease watch lease_00000000000000000000000001`"),
+    ],
+)
+def test_ctrl_c_ends_a_watch_and_says_what_goes_on(api: FakeApi, cli: Cli, changes: Json, goes_on: str) -> None:
+    api.add(a_lease(**changes))
     process = cli.fork("lease", "watch", "lease_00000000000000000000000001")
     assert process.stdout is not None
-    assert "queued" in process.stdout.readline()
+    assert str(changes.get("state", "queued")) in process.stdout.readline()
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=20)
     assert process.returncode == 130
-    assert errors == "interrupted\n"
+    assert errors == f"lease_00000000000000000000000001 {goes_on}\ninterrupted\n"

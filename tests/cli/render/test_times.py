@@ -10,7 +10,6 @@ NOON = datetime(2026, 6, 1, 12, tzinfo=UTC)
 @pytest.mark.parametrize(
     ("text", "seconds"),
     [
-        ("3600", 3600),
         ("90m", 5400),
         ("4h", 14400),
         ("1h30m", 5400),
@@ -26,8 +25,18 @@ def test_durations_are_read_as_people_write_them(text: str, seconds: int) -> Non
 
 @pytest.mark.parametrize("text", ["", "h", "4 hours", "-1", "1.5h", "4h!", "30m1h", "٣"])
 def test_what_is_no_duration_is_refused_with_examples(text: str) -> None:
-    with pytest.raises(ValueError, match="use 3600, 90m, 4h"):
+    with pytest.raises(ValueError, match="use 45s, 90m, 4h"):
         times.parse_duration(text)
+
+
+def test_a_bare_number_is_refused_with_the_units_it_may_mean() -> None:
+    with pytest.raises(ValueError, match=r"'90' has no unit: 90s, 90m or 90h\?"):
+        times.parse_duration("90")
+
+
+@pytest.mark.parametrize("seconds", [0, 45, 5400, 7200])
+def test_an_exact_duration_is_read_back(seconds: int) -> None:
+    assert times.parse_duration(times.exact(seconds)) == seconds
 
 
 @pytest.mark.parametrize(

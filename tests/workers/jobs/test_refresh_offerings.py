@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 from sqlalchemy import select, text
 
-from app.db.fleet.accounts import CATALOGUE_ERROR, STATE, configured_regions
+from app.db.fleet.account_states import CATALOGUE_ERROR, STATE, configured_regions
 from app.db.schema.tables import account, account_region, offering
 from tests.workers.failing import NOBODY_KNOWS, SLOW_DOWN, Failing
 from tests.workers.fleet import ACCOUNT, REGION, Fleet
@@ -26,8 +26,8 @@ def _run(fleet: Fleet, statement: str) -> None:
 def _account_view(fleet: Fleet) -> tuple[str, str | None]:
     """State and cause, as operators see them."""
     views = select(STATE, CATALOGUE_ERROR).select_from(account.join(account_region))
-    (row,) = fleet.runtime.database.all(views)
-    return tuple(row)
+    ((state, cause),) = map(tuple, fleet.runtime.database.all(views))
+    return state, cause
 
 
 def _run_offerings_job(fleet: Fleet) -> None:
