@@ -23,7 +23,6 @@ from sqlalchemy import (
     or_,
     select,
     text,
-    true,
     update,
 )
 from sqlalchemy.dialects.postgresql import JSONB, Insert, insert
