@@ -48,6 +48,7 @@ _MORE = {
     "cp": ["--print"],
     "lease watch": ["--until", "active"],
 }
+_MORE |= {name: _MORE[f"lease {name}"] for name in ("create", "release")}
 _NO_REQUESTS = {"up", "deadman", "mcp"}
 "Programs of their own."
 
