@@ -48,6 +48,7 @@ from app.api.routes import (
     summary,
     tenants,
     usage,
+    volumes,
     webhooks,
 )
 from app.observability.metrics import ApiMetrics
@@ -81,6 +82,7 @@ ROUTERS: tuple[APIRouter, ...] = (
     explanations.router,
     events.router,
     event_stream.router,
+    volumes.router,
     webhooks.router,
     ops.router,
     ops_accounts.router,

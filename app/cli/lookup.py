@@ -40,6 +40,18 @@ def group_id(api: "Api", reference: str) -> str:
     return _only(matches, reference, "group")
 
 
+def volume_id(api: "Api", reference: str) -> str:
+    """The id of a volume given by id, shortened id or name. A volume that exists goes before ended ones."""
+    if is_id(reference, "vol"):
+        return reference
+    named: Params = {} if "…" in reference else {"name": reference}
+    live = {"state": ["creating", "available", "deleting"], **named}
+    matches = _matching(api, "/v1/volumes", live, reference, limit=None) or _matching(
+        api, "/v1/volumes", named, reference, limit=_LOOKED_AT
+    )
+    return _only(matches, reference, "volume")
+
+
 def tenant_id(api: "Api", reference: str) -> str:
     """The id of a tenant given by id or name. Raises the same errors as for leases."""
     return listed_id(api, "/v1/tenants", reference, "tenant")

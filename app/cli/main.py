@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from app.cli import keys, ops, tenants, webhooks
+from app.cli import keys, ops, tenants, volumes, webhooks
 from app.cli.command import before_commands, command
 from app.cli.gpus import models as gpu_models
 from app.cli.gpus import top as gpu_top
@@ -112,6 +112,7 @@ command(leases.group, "release")(release.release)
 command(leases.group, "metrics")(lease_metrics.metrics)
 app.add_typer(leases.group, name="lease")
 app.add_typer(groups.group, name="group")
+app.add_typer(volumes.group, name="volume")
 app.add_typer(tenants.group, name="tenant")
 app.add_typer(keys.group, name="key")
 app.add_typer(quotas.group, name="quota")

@@ -18,7 +18,7 @@ UNKNOWN = frozenset({500, 502, 503, 504})
 IN_FLIGHT = "idempotency_in_flight"
 "Code of a 409: the first request with this key is being carried out."
 GONE = 404
-KEPT = frozenset({"groups", "keys", "leases"})
+KEPT = frozenset({"groups", "keys", "leases", "volumes"})
 "Collections whose DELETE ends a resource and keeps it. GONE is the answer to each try there."
 
 

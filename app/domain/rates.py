@@ -9,7 +9,7 @@ from decimal import Decimal
 from enum import StrEnum
 
 from app.domain.offerings import Market, Offering
-from app.domain.vm_parts import PartsRequest
+from app.domain.vm_parts import PartsFacts, PartsRequest
 
 HOURS_PER_MONTH = Decimal(730)
 """The month in which providers state the price of storage: 8,760 hours a year divided by twelve."""
@@ -63,6 +63,11 @@ def rate_at(offering: Offering, parts: PartsRequest) -> Rate:
     if not offering.parts.gives_address(parts):
         address = Decimal(0)
     return Rate(compute=offering.price_per_hour, disk=disk, address=address)
+
+
+def volume_price(per_gib_month: Decimal, parts: PartsFacts, size_gib: int) -> Decimal:
+    """USD an hour of a whole volume, to a millionth. `parts`: of its account."""
+    return (per_gib_month * parts.billed_gib(size_gib) / HOURS_PER_MONTH).quantize(_STORED)
 
 
 def list_price(offering: Offering, offerings: Iterable[Offering]) -> Decimal | None:

@@ -8,6 +8,8 @@ ALL = "*"
 """In a stored sum: the sum covers every tenant, provider or GPU model."""
 UNKNOWN = "unknown"
 """The provider or GPU model of a lease that has no offering."""
+VOLUME = "volume"
+"""The instance type of usage records of volumes."""
 OTHER = "other"
 """The group that sums up all groups beyond the largest ones."""
 

@@ -63,13 +63,14 @@ class PartsFacts:
         looked up counts as small enough for the request.
         """
         boot = max(parts.disk_gib, self.image_gib.get(image_key(parts.image, driver), 0))
-        return self._billed(boot) + self._billed(self.data_disk_gib)
+        return self.billed_gib(boot) + self.billed_gib(self.data_disk_gib)
 
     def gives_address(self, parts: PartsRequest) -> bool:
         """Whether a VM gets a public address."""
         return parts.public_ip and self.public_addresses
 
-    def _billed(self, gib: int) -> int:
+    def billed_gib(self, gib: int) -> int:
+        """The size by which the provider bills a disk of `gib`."""
         if not gib:
             return 0
         return next((size for size in self.disk_sizes_gib if size >= gib), gib)

@@ -42,6 +42,8 @@ TRANSITIONS: Mapping[VolumeState, frozenset[VolumeState]] = {
 LARGEST_GIB = 16384
 MOST_OF_LEASE = 8
 """Volumes of one lease."""
+MOST_OF_TENANT = 1000
+"""Live volumes of one tenant."""
 LONGEST_PATH = 128
 PATH = re.compile(r"(/[A-Za-z0-9_][A-Za-z0-9._-]*){1,6}")
 PATH_RULE = (

@@ -49,6 +49,7 @@ from app.services.tenants.quotas import QuotaService
 from app.services.tenants.ssh_keys import SshKeyService
 from app.services.tenants.tenants import TenantService
 from app.services.tenants.use import TenantUseService
+from app.services.volumes import VolumeService
 from app.services.webhooks import WebhookService
 
 
@@ -94,6 +95,7 @@ class Services:
     explanations: ExplanationService
     events: EventService
     streams: EventStreams
+    volumes: VolumeService
     webhooks: WebhookService
     ops: OpsService
     reconciliation: ReconciliationService
@@ -154,6 +156,7 @@ class Services:
             explanations=ExplanationService(context, catalogue),
             events=EventService(context),
             streams=EventStreams(context.database, most=settings.max_streams),
+            volumes=VolumeService(context, catalogue),
             webhooks=WebhookService(context),
             ops=OpsService(context, health),
             reconciliation=ReconciliationService(context),

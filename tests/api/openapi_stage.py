@@ -32,6 +32,7 @@ LAST = (
         "delete_webhook",
         "delete_budget",
         "delete_ssh_key",
+        "delete_volume",
         "delete_idle_floor",
         "release_group",
         "release_lease",
@@ -116,6 +117,7 @@ class Stage:
         key = await self._post(f"/v1/tenants/{alice.tenant_id}/keys", {"name": "ci", "role": "member"})
         ssh_key = await self._post("/v1/ssh-keys", {"name": "workstation", "public_key": SSH_KEY})
         budget = await self._post("/v1/budgets", BUDGET)
+        volume_id = fleet.volume(alice.tenant_id, "checkpoints", kind="gp3", key_id=key["id"])
         hook = await self._post("/v1/webhooks", {"url": HOOK})
         delivery = await self._post(f"/v1/webhooks/{hook['id']}/test", None)
         fleet.run(SENT)
@@ -129,7 +131,7 @@ class Stage:
         made = {"tenant_id": alice.tenant_id, "lease_id": lease["id"], "key_id": key["id"]}
         quote = await self._post("/v1/quotes", {**LEASE, "name": "evaluation"})
         made |= {"ssh_key_id": ssh_key["id"], "orphan_id": orphan_row["id"], "quote_id": quote["id"]}
-        made |= {"budget_id": budget["id"], "group_id": group["id"]}
+        made |= {"volume_id": volume_id, "budget_id": budget["id"], "group_id": group["id"]}
         self._member_id = member["lease_id"]
         self._examples = examples
         fleet.run(SAMPLES, lease["id"])

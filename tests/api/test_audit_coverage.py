@@ -11,6 +11,7 @@ from app.api.app import routed
 from app.api.http.routing import SecuredRoute
 from tests.api.conftest import Caller
 from tests.api.fleet import SSH_KEY, Fleet
+from tests.security.routes import BODIES
 
 TOLD_NOWHERE = {"plan_lease", "create_quote", "create_sizing", "record_deadman_heartbeat"}
 """Three ask with a body and change no resource; the fourth is a program's sign of life, every minute."""
@@ -56,6 +57,10 @@ class Scene:
     async def ssh_key(self) -> str:
         made = await self.tenant.post("/v1/ssh-keys", json={"name": "laptop", "public_key": SSH_KEY})
         return f"/v1/ssh-keys/{made.json()['id']}"
+
+    async def volume(self) -> str:
+        made = await self.tenant.post("/v1/volumes", json=BODIES["create_volume"])
+        return f"/v1/volumes/{made.json()['id']}"
 
     async def delivery(self) -> str:
         path = await self.webhook()
@@ -106,6 +111,10 @@ async def ssh_key_for_tenant(scene: Scene) -> tuple[str, Any]:
     return "/v1/ssh-keys", {"tenant_id": scene.tenant.tenant_id, "name": "laptop", "public_key": SSH_KEY}
 
 
+async def volume_for_tenant(scene: Scene) -> tuple[str, Any]:
+    return "/v1/volumes", {**BODIES["create_volume"], "tenant_id": scene.tenant.tenant_id}
+
+
 async def budget_for_tenant(scene: Scene) -> tuple[str, Any]:
     return "/v1/budgets", {**BUDGET, "scope": {"kind": "tenant", "tenant_id": scene.tenant.tenant_id}}
 
@@ -129,6 +138,8 @@ REQUESTS: Mapping[str, Prepare] = {
     "create_key": at(lambda scene: f"{scene.path}/keys", {"name": "ci", "role": "viewer"}),
     "revoke_key": of(Scene.key),
     "rotate_key": of(Scene.key, "/rotate", {}),
+    "create_volume": volume_for_tenant,
+    "delete_volume": of(Scene.volume),
     "create_ssh_key": ssh_key_for_tenant,
     "update_ssh_key": of(Scene.ssh_key, "", {"default": True}),
     "delete_ssh_key": of(Scene.ssh_key),

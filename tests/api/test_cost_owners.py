@@ -51,7 +51,7 @@ OF_LIMITS: dict[str, Call] = {
 }
 """Operations with which an admin's key could spend more than its budget."""
 
-COUNTED_FOR_THE_CALLER = {"create_lease", "create_group"}
+COUNTED_FOR_THE_CALLER = {"create_lease", "create_group", "create_volume"}
 
 OF_OPERATORS = {
     "create_tenant",
@@ -72,6 +72,7 @@ OF_OPERATORS = {
 
 RAISES_NOTHING = {
     "revoke_key",
+    "delete_volume",
     "create_ssh_key",
     "update_ssh_key",
     "delete_ssh_key",

@@ -33,6 +33,7 @@ async def ids(alice: Caller, fleet: Fleet) -> dict[str, str]:
         await alice.post("/v1/webhooks", json={"url": HOOK})
         await alice.post("/v1/ssh-keys", json={"name": f"desk-{number}", "public_key": SSH_KEY})
         await alice.post("/v1/budgets", json=BUDGET)
+        fleet.volume(alice.tenant_id, f"data-{number}")
         orphan(fleet, f"i-{number}")
     ended = {"state": "refused", "instance_id": None, "vm_state": None, "ended_at": "now()", "clean": True}
     for number in range(1, 4):

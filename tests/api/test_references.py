@@ -20,6 +20,7 @@ LEASE = {"gpu": {"model": "A10G", "count": 1}, "ttl_seconds": 3600, "ssh_public_
 BUDGET = {"period": "month", "amount": "5"}
 NAMES_A_TENANT: Mapping[str, dict[str, Any]] = {
     "/v1/ssh-keys": {"name": "a", "public_key": SSH_KEY},
+    "/v1/volumes": {"name": "a", "size_gib": 1, "account": "main", "region": "us-east-1", "zone": "us-east-1a"},
     "/v1/budgets": {**BUDGET, "scope": {"kind": "tenant"}},
     "/v1/sizings": {"task": "inference", "parameters": 7_000_000_000},
     "/v1/leases/plan": LEASE,
@@ -99,11 +100,11 @@ def test_every_member_of_a_body_that_names_a_resource_is_in_this_table(spec: dic
         for method, operation in operations.items()
         if method in {"post", "put", "patch"} and "requestBody" in operation and not path.startswith("/v1/agent")
         for member in _members(spec, operation["requestBody"])
-        if member.endswith("_id") or member in {"ids", "ssh_keys"}
+        if member.endswith("_id") or member in {"ids", "ssh_keys", "volumes"}
     }
     of_leases = {"/v1/leases", "/v1/leases/plan", "/v1/quotes", "/v1/groups"}
     tabled = {(path, "tenant_id") for path in NAMES_A_TENANT} | {("/v1/budgets", "key_id")}
-    tabled |= {(path, member) for path in of_leases for member in ("quote_id", "ssh_keys")}
+    tabled |= {(path, member) for path in of_leases for member in ("quote_id", "ssh_keys", "volumes")}
     tabled |= {("/v1/leases/release", "ids")}  # the answer lists those not found
     assert found == tabled
 

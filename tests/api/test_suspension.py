@@ -100,11 +100,12 @@ async def replay_delivery(by: Caller, hook: str) -> httpx.Response:
     return await by.post(f"{hook}/deliveries/{one['id']}/replay")
 
 
-HOOKS, SSH_KEYS = "/v1/webhooks", "/v1/ssh-keys"
+HOOKS, SSH_KEYS, VOLUMES = "/v1/webhooks", "/v1/ssh-keys", "/v1/volumes"
 
 CHANGES: dict[str, Call] = {
     "update_webhook": at_the_only(HOOKS, lambda by, hook: by.patch(hook, json=OTHER_HOOK)),
     "send_test_event": at_the_only(HOOKS, lambda by, hook: by.post(f"{hook}/test")),
+    "create_volume": lambda by, _: by.post(VOLUMES, json={**BODIES["create_volume"], "name": "other"}),
     "create_ssh_key": lambda by, _: by.post(SSH_KEYS, json=BODIES["create_ssh_key"]),
     "update_ssh_key": at_the_only(SSH_KEYS, lambda by, key: by.patch(key, json={"default": True})),
     "update_budget": OF_LIMITS["update_budget"],
@@ -135,6 +136,7 @@ ENDS: dict[str, Call] = {
     "disable_webhook": at_the_only(HOOKS, lambda by, hook: by.patch(hook, json={"enabled": False})),
     "delete_webhook": at_the_only(HOOKS, lambda by, hook: by.delete(hook)),
     "rotate_webhook_secret": at_the_only(HOOKS, lambda by, hook: by.post(f"{hook}/rotate-secret")),
+    "delete_volume": at_the_only(VOLUMES, lambda by, volume: by.delete(volume)),
     "delete_ssh_key": at_the_only(SSH_KEYS, lambda by, key: by.delete(key)),
     "create_budget": lambda by, _: by.post("/v1/budgets", json=BODIES["create_budget"]),
 }
@@ -173,10 +175,13 @@ COUNTED = {*FULL, "extend_group", "update_lease"}
 WITHIN_WHAT_IS_HELD = {"keep_lease", "extend_lease"}
 """Admission held the whole term, and the lease's spend cap bounds an extension of it."""
 
+OF_THE_DISK = {"create_volume"}
+"""It has a quota of its own, and here no price: `tests/api/test_volumes.py` refuses it for both."""
+
 
 def test_every_call_that_can_raise_a_cost_is_listed() -> None:
     assert {*OF_OTHERS, *COUNTED_FOR_THE_CALLER} <= set(GETS)
-    assert {*OF_OTHERS, *COUNTED_FOR_THE_CALLER} == COUNTED | WITHIN_WHAT_IS_HELD
+    assert {*OF_OTHERS, *COUNTED_FOR_THE_CALLER} == COUNTED | WITHIN_WHAT_IS_HELD | OF_THE_DISK
 
 
 def test_every_operation_that_changes_anything_is_listed(spec: dict[str, Any]) -> None:
@@ -196,6 +201,8 @@ async def stage(alice: Caller, database_url: str) -> Stage:
     fleet.catalogue()
     body = {"scope": {"kind": "tenant"}, "period": "month", "amount": "800.00"}
     budget = await alice.post("/v1/budgets", json=body)
+    volume = await alice.post(VOLUMES, json=BODIES["create_volume"])
+    assert volume.status_code == 201, volume.text
     key = await alice.post(SSH_KEYS, json={**BODIES["create_ssh_key"], "name": "first", "default": False})
     hook = await alice.post(HOOKS, json=HOOK)
     test = await alice.post(f"{HOOKS}/{hook.json()['id']}/test")

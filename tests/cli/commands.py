@@ -12,7 +12,14 @@ SUFFIX = "01m84jncx1es4vd0pkyemx4c86"
 _IDS = {"lease": "lease", "leases": "lease", "budget": "budget", "tenant": "tenant", "webhook": "webhook"}
 _IDS |= {"delivery": "delivery", "orphan": "orphan", "for_key": "key", "quote": "quote"}
 _TEXTS = {"amount": "5", "month": "2026-11", "receiver": "https://example.org/x", "limits": "gpu=1", "account": "sim"}
-_TEXTS |= {"model": "llama-3-8b", "named": "train", "source": "train:/x", "destination": "/x", "label": "a=b"}
+_TEXTS |= {
+    "model": "llama-3-8b",
+    "named": "train",
+    "source": "train:/x",
+    "destination": "/x",
+    "label": "a=b",
+    "volume": "data:/data",
+}
 _TEXTS |= {
     "max_price": "1",
     "max_cost": "1",
@@ -37,6 +44,8 @@ _MORE = {
     "lease update": ["--name", "x"],
     "lease keep": ["--for", "1h"],
     "lease release": ["--yes"],
+    "volume create": ["--size", "1", "--account", "sim", "--region", "r", "--zone", "z"],
+    "volume delete": ["--yes"],
     "tenant update": ["--name", "x"],
     "tenant idle-floor set": ["--idle-after", "1h"],
     "budget create": ["--period", "month"],
@@ -77,7 +86,8 @@ def texts(found: DeferredCommand) -> list[Any]:
 
 def benign(name: str, parameter: Any) -> str:
     if parameter.name == "reference":
-        return f"{'key' if name.startswith('key') else 'sshkey'}_{SUFFIX}"
+        kind = {"key": "key", "volume": "vol"}.get(name.partition(" ")[0], "sshkey")
+        return f"{kind}_{SUFFIX}"
     if parameter.name == "name" and name.startswith("group"):
         return f"group_{SUFFIX}"
     noun = _IDS.get(parameter.name)

@@ -88,6 +88,22 @@ PAGES: dict[str, tuple[str, list[str], Json]] = {
             "request_id": f"req_{TAIL}",
         },
     ),
+    "volumes": (
+        "/v1/volumes",
+        ["volume", "list"],
+        {
+            "id": f"vol_{TAIL}",
+            "name": "n" * 63,
+            "state": "available",
+            "size_gib": 16384,
+            "account": "research-and-development",
+            "zone": "germanywestcentral-3",
+            "lease_id": f"lease_{TAIL}",
+            "price_per_hour": "1.797260",
+            "last_used_at": WHEN,
+            "created_at": WHEN,
+        },
+    ),
     "offerings": ("/v1/offerings", ["offerings"], OFFERING),
     "comparison": ("/v1/offerings", ["offerings", "--compare"], OFFERING),
     "images": (

@@ -22,6 +22,7 @@ BOUNDED = {
     **dict.fromkeys(
         (
             *("create_tenant", "get_tenant", "update_tenant", "create_key", "revoke_key", "rotate_key", "get_me"),
+            *("create_volume", "get_volume", "delete_volume"),
             *("create_ssh_key", "get_ssh_key", "update_ssh_key", "delete_ssh_key", "create_budget", "get_budget"),
             *(
                 "update_budget",

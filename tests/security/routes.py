@@ -37,6 +37,15 @@ LEASE: dict[str, Any] = {
     "quote_id": None,
     "tenant_id": None,
 }
+VOLUME: dict[str, Any] = {
+    "name": "data",
+    "size_gib": 10,
+    "account": "main",
+    "region": "us-east-1",
+    "zone": "us-east-1a",
+    "labels": {"team": "vision"},
+    "tenant_id": None,
+}
 SIZING: dict[str, Any] = {
     "task": "inference",
     "model": None,
@@ -83,6 +92,7 @@ BODIES: Mapping[str, Any] = {
     "rotate_key": {"overlap_seconds": 60},
     "create_ssh_key": {"name": "desk", "public_key": SSH_KEY, "default": True, "tenant_id": None},
     "update_ssh_key": {"name": "desk-2", "default": False},
+    "create_volume": VOLUME,
     "set_quotas": {
         "limits": [{"resource": name, "limit": 100} for name in ("gpus", "gpus:A100", "leases")]
         + [{"resource": "spend_per_hour", "limit": "1000.00"}]

@@ -13,7 +13,15 @@ from tests.api.test_host_keys import Leased
 from tests.api.test_ops import orphan
 from tests.security.routes import BUDGET, GIVEN_UP, HOOK, OPERATIONS, Operation, closed
 
-LAST = ("release_group", "delete_webhook", "delete_budget", "delete_ssh_key", "release_lease", "revoke_key")
+LAST = (
+    "release_group",
+    "delete_webhook",
+    "delete_budget",
+    "delete_ssh_key",
+    "delete_volume",
+    "release_lease",
+    "revoke_key",
+)
 """Called after all others: they end what the others need."""
 
 
@@ -40,7 +48,15 @@ async def ids(alice: Caller, operator: Caller, fleet: Fleet) -> dict[str, str]:
     budget = (await alice.post("/v1/budgets", json=BUDGET)).json()["id"]
     asked = {"gpu": {"model": "A10G"}, "ttl_seconds": 3600}
     quote = (await alice.post("/v1/quotes", json=asked)).json()["id"]
-    hooks = {"webhook_id": hook, "delivery_id": sent, "ssh_key_id": ssh_key, "budget_id": budget, "quote_id": quote}
+    volume = fleet.volume(alice.tenant_id, "laptop")
+    hooks = {
+        "volume_id": volume,
+        "webhook_id": hook,
+        "delivery_id": sent,
+        "ssh_key_id": ssh_key,
+        "budget_id": budget,
+        "quote_id": quote,
+    }
     hooks["group_id"] = (await alice.post("/v1/groups", json={"name": "two", "size": 2, "lease": asked})).json()["id"]
     fleet.run(IDLE, lease_id)
     fleet.run(FLOOR, alice.tenant_id)

@@ -25,6 +25,7 @@ IDS = {
     "webhook_id": "webhook_01h455vb4pex5vsknk084sn02q",
     "delivery_id": "delivery_01h455vb4pex5vsknk084sn02q",
     "ssh_key_id": "sshkey_01h455vb4pex5vsknk084sn02q",
+    "volume_id": "vol_01h455vb4pex5vsknk084sn02q",
     "quote_id": "quote_01h455vb4pex5vsknk084sn02q",
     "name": "main",
 }

@@ -41,6 +41,7 @@ class Setting:
             "group_id": [],
             "webhook_id": [],
             "ssh_key_id": [],
+            "volume_id": [],
             "quote_id": [],
             "delivery_id": [],
             "account": ["main"],
@@ -67,6 +68,7 @@ class Setting:
         self.ids["delivery_id"].append(self._ask("POST", f"/v1/webhooks/{hook}/test", self.senders[-2].key, None)["id"])
         ssh_key = {"name": name, "public_key": SSH_KEY}
         self.ids["ssh_key_id"].append(self._ask("POST", "/v1/ssh-keys", self.senders[-2].key, ssh_key)["id"])
+        self.ids["volume_id"].append(self._fleet.volume(tenant_id))
         self.ids["quote_id"].append(self._ask("POST", "/v1/quotes", self.senders[-2].key, WISH)["id"])
         for state in ("queued", "active"):
             lease_id = self._ask("POST", "/v1/leases", self.senders[-2].key, WISH)["id"]
@@ -100,7 +102,15 @@ def setting(make_settings: MakeSettings, fleet: Fleet, database_url: str) -> Ite
 
 
 LAST = (
-    *("delete_webhook", "delete_ssh_key", "release_lease", "release_leases", "revoke_key", "update_tenant"),
+    *(
+        "delete_webhook",
+        "delete_ssh_key",
+        "delete_volume",
+        "release_lease",
+        "release_leases",
+        "revoke_key",
+        "update_tenant",
+    ),
     *("set_launch_stop", "cordon_account"),
 )
 """What they change would leave the others little to do."""

@@ -214,7 +214,14 @@ async def test_no_tenant_sees_what_a_provider_answered(
     ssh_key = (await callers["admin"].post("/v1/ssh-keys", json=body)).json()["id"]
     budget = (await callers["admin"].post("/v1/budgets", json=BUDGET)).json()["id"]
     nothing_to_quote = "quote_01h455vb4pex5vsknk084sn02q"
-    other = {"webhook_id": hook, "ssh_key_id": ssh_key, "budget_id": budget, "quote_id": nothing_to_quote}
+    volume = "vol_01h455vb4pex5vsknk084sn02q"
+    other = {
+        "volume_id": volume,
+        "webhook_id": hook,
+        "ssh_key_id": ssh_key,
+        "budget_id": budget,
+        "quote_id": nothing_to_quote,
+    }
     other["group_id"] = "group_01h455vb4pex5vsknk084sn02q"
     story.tell_all()
     number_events(story.fleet.runtime)

@@ -84,7 +84,15 @@ async def ids(alice: Caller, bob: Caller, fleet: Fleet) -> dict[str, str]:
     fleet.run(IMPORT)
     for number in range(2):
         fleet.run(LINE, "now", f"i-{number}", "1", False)
-    stored = {"webhook_id": hook, "ssh_key_id": ssh_key, "budget_id": budget, "quote_id": quote, "group_id": group}
+    volumes = [fleet.volume(alice.tenant_id, name) for name in ("one", "two")]
+    stored = {
+        "volume_id": volumes[0],
+        "webhook_id": hook,
+        "ssh_key_id": ssh_key,
+        "budget_id": budget,
+        "quote_id": quote,
+        "group_id": group,
+    }
     return {"lease_id": lease_id, "tenant_id": alice.tenant_id, **stored}
 
 

@@ -19,7 +19,17 @@ from tests.api.conftest import Caller, MakeSettings, new_tenant, serving
 from tests.api.fleet import Fleet
 from tests.security.conftest import UNLIMITED
 from tests.security.routes import BODIES, BUDGET, HOOK, LEASE, OPERATIONS, Operation
-from tests.security.victim import LABEL, NAME, REPEATED, SSH_KEY_NAME, Victim, belongings, make_victim, tag_of
+from tests.security.victim import (
+    LABEL,
+    NAME,
+    REPEATED,
+    SSH_KEY_NAME,
+    VOLUME_NAME,
+    Victim,
+    belongings,
+    make_victim,
+    tag_of,
+)
 from tests.security.walls import WithoutFilter, role_past_row_level_security
 
 ROLES = ("nobody", "viewer", "member", "admin")
@@ -33,6 +43,7 @@ UNKNOWN = {
     "webhook_id": "webhook_01h455vb4pex5vsknk084sn02q",
     "delivery_id": "delivery_01h455vb4pex5vsknk084sn02q",
     "ssh_key_id": "sshkey_01h455vb4pex5vsknk084sn02q",
+    "volume_id": "vol_01h455vb4pex5vsknk084sn02q",
 }
 OF_NOBODY = {"account": "main", "name": "main", "region": "us-east-1", "orphan_id": "orphan_01h455vb4pex5vsknk084sn02q"}
 """Ids of things that belong to the installation: only operators reach them."""
@@ -76,6 +87,7 @@ ALL_FILTERED = {
         "stuck",
         "tenant",
         "usage_rollup",
+        "volume",
         "webhook",
         "webhook_delivery",
     ),
@@ -138,6 +150,7 @@ async def attack(app: FastAPI, operator: Caller, bob: Caller, fleet: Fleet, atta
     assert (await alice.post("/v1/webhooks", json={"url": HOOK})).status_code == 201
     assert (await alice.post("/v1/budgets", json=BUDGET)).status_code == 201
     assert (await alice.post("/v1/ssh-keys", json=BODIES["create_ssh_key"])).status_code == 201
+    assert (await alice.post("/v1/volumes", json=BODIES["create_volume"])).status_code == 201
     fleet.number_events()
     callers = {"nobody": Caller(attacked, None), "admin": Caller(attacked, alice.key, alice.tenant_id)}
     for role in ("viewer", "member"):
@@ -244,6 +257,7 @@ async def whatever_is_read_is_ones_own_alone(attack: Attack) -> None:
     (hook,) = (await attack.callers["admin"].get("/v1/webhooks")).json()["items"]
     (budget,) = (await attack.callers["admin"].get("/v1/budgets")).json()["items"]
     (ssh_key,) = (await attack.callers["admin"].get("/v1/ssh-keys")).json()["items"]
+    (volume,) = (await attack.callers["admin"].get("/v1/volumes")).json()["items"]
     group = {"name": "own", "size": 1, "lease": LEASE | {"name": None}}
     ids = {
         **OF_NOBODY,
@@ -253,6 +267,7 @@ async def whatever_is_read_is_ones_own_alone(attack: Attack) -> None:
         "budget_id": budget["id"],
         "webhook_id": hook["id"],
         "ssh_key_id": ssh_key["id"],
+        "volume_id": volume["id"],
         "quote_id": (await attack.callers["admin"].post("/v1/quotes", json=LEASE | {"name": None})).json()["id"],
     }
     for one in OPERATIONS:
@@ -273,6 +288,7 @@ async def nobody_acts_for_another_tenant(attack: Attack) -> None:
         ("/v1/quotes", LEASE),
         ("/v1/webhooks", {"url": HOOK}),
         ("/v1/ssh-keys", {**BODIES["create_ssh_key"], "name": "other"}),
+        ("/v1/volumes", {**BODIES["create_volume"], "name": "other"}),
         RELEASE,
     ):
         answers = []
@@ -289,6 +305,17 @@ async def nobody_names_anothers_ssh_key(attack: Attack) -> None:
         answers = []
         for reference in (SSH_KEY_NAME, attack.victim.ids["ssh_key_id"], UNKNOWN["ssh_key_id"]):
             asked = {**LEASE, "ssh_keys": [reference]}
+            refused = await attack.callers["admin"].post(path, json=asked)
+            assert refused.status_code == 422
+            answers.append(refused.content)
+        assert len(set(answers)) == 1
+
+
+async def nobody_mounts_anothers_volume(attack: Attack) -> None:
+    for path in ("/v1/leases", "/v1/leases/plan", "/v1/quotes"):
+        answers = []
+        for name in (VOLUME_NAME, "no-such-volume"):
+            asked = {**LEASE, "volumes": [{"name": name, "path": "/data"}]}
             refused = await attack.callers["admin"].post(path, json=asked)
             assert refused.status_code == 422
             answers.append(refused.content)
@@ -338,6 +365,7 @@ async def test_what_is_anothers_does_not_exist(attack: Attack, attacked: FastAPI
     await whatever_is_read_is_ones_own_alone(attack)
     await nobody_acts_for_another_tenant(attack)
     await nobody_names_anothers_ssh_key(attack)
+    await nobody_mounts_anothers_volume(attack)
     await nobody_sets_a_budget_for_another(attack)
     await nobody_creates_from_anothers_quote(attack)
     await anothers_idempotency_key_repeats_nothing(attack)

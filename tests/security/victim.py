@@ -17,6 +17,7 @@ SCRIPT = "#!/bin/echo victims-script"
 CONSOLE = "victims-console"
 GROUP_NAME = "victims-group"
 SSH_KEY_NAME = "victims-ssh-key"
+VOLUME_NAME = "victims-volume"
 REPEATED = "victims-own-key"
 
 NEVER_COMPARED = {"last_used_at"}
@@ -78,6 +79,7 @@ async def make_victim(caller: Caller, fleet: Fleet) -> Victim:
     key = (await caller.post(f"/v1/tenants/{caller.tenant_id}/keys", json={"name": "ci", "role": "member"})).json()
     ssh_key = {"name": SSH_KEY_NAME, "public_key": SSH_KEY, "default": True}
     stored = [await caller.post("/v1/ssh-keys", json={**ssh_key, "name": name}) for name in (SSH_KEY_NAME, "second")]
+    volumes = [fleet.volume(caller.tenant_id, name) for name in (VOLUME_NAME, "second")]
     group_wish = {"name": GROUP_NAME, "size": 1, "lease": {"gpu": {"model": "A10G"}, "ttl_seconds": 3600}}
     groups = [await caller.post("/v1/groups", json={**group_wish, "name": name}) for name in ("other", GROUP_NAME)]
     fleet.run(BATCH, caller.tenant_id, new_id("batch"))
@@ -87,6 +89,7 @@ async def make_victim(caller: Caller, fleet: Fleet) -> Victim:
     sent = (await caller.post(f"/v1/webhooks/{hook['id']}/test")).json()
     ids = {"lease_id": lease_id, "tenant_id": caller.tenant_id, "key_id": key["id"]}
     quote = (await caller.post("/v1/quotes", json=wish)).json()
+    ids |= {"volume_id": volumes[0]}
     ids |= {"ssh_key_id": stored[0].json()["id"], "quote_id": quote["id"]}
     ids |= {"budget_id": budgets[0]["id"], "group_id": groups[1].json()["id"]}
     ids |= {"webhook_id": hook["id"], "delivery_id": sent["id"]}
@@ -102,6 +105,7 @@ async def make_victim(caller: Caller, fleet: Fleet) -> Victim:
         CONSOLE,
         "GPU-of-the-victim",
         SSH_KEY_NAME,
+        VOLUME_NAME,
         GROUP_NAME,
         instance_id,
         key["secret"],

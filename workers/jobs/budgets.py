@@ -20,7 +20,7 @@ from sqlalchemy.exc import DBAPIError
 from app.db.core.prepared import Bound
 from app.db.leases import transitions
 from app.db.operations.brakes import IS_HELD
-from app.db.tenancy import budget_turns, budgets, commitments, thresholds
+from app.db.tenancy import budget_turns, budgets, commitments, thresholds, volume_costs
 from app.domain.budgets import Holder, resource_of, to_release, without_event
 from app.domain.ids import LeaseId
 from app.domain.money import format_money
@@ -72,12 +72,12 @@ class _Turn:
 
 
 def apply_budgets(runtime: Runtime, _account: str, _region: str) -> int:
-    """Returns the number of budgets rolled, claims changed, events written and leases ended."""
+    """Returns the number of budgets rolled, volumes charged, claims changed, events written and leases ended."""
     count = 0
     for row in runtime.database.all(budget_turns.LINE):
         runtime.database.run(budget_turns.take(row.tenant_id))
         turn = _Turn(runtime, row.tenant_id, max(1, _PAIRS // row.width), dict(row.positions))
-        count += sum(_attempt(turn, part) for part in (_roll, _fit, _tell, _end))
+        count += sum(_attempt(turn, part) for part in (_roll, _charge, _fit, _tell, _end))
     return count
 
 
@@ -99,6 +99,12 @@ def _attempt(turn: _Turn, part: Callable[..., int], *arguments: Any) -> int:
 def _roll(turn: _Turn) -> int:
     with turn.begin() as connection:
         return commitments.roll(connection, turn.tenant_id, most=_ROLLED)
+
+
+def _charge(turn: _Turn) -> int:
+    """What volumes cost, up to the last full hour of each. The rest of a tenant with very many follows in the next run."""
+    with turn.begin() as connection:
+        return len(connection.execute(*volume_costs.charge(turn.tenant_id)).all())
 
 
 def _fit(turn: _Turn) -> int:

@@ -9,7 +9,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row
 
-from app.db.usage import cost_rollup, record_progress, records
+from app.db.usage import cost_rollup, record_progress, records, volume_records
 from app.domain.usage import UsageStep
 from workers.jobs.usage_messages import send_records
 from workers.runtime.runtime import Runtime
@@ -46,7 +46,10 @@ def _close_next(runtime: Runtime) -> int | None:
             connection.execute(record_progress.move(since))
             return None
         until = since + _HOUR
-        stored = connection.execute(*records.close(since, until, runtime.settings.sample_seconds)).all()
+        stored = [
+            *connection.execute(*records.close(since, until, runtime.settings.sample_seconds)).all(),
+            *connection.execute(*volume_records.close(since, until)).all(),
+        ]
         if stored:
             _after(connection, stored)
         else:

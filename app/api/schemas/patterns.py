@@ -36,7 +36,7 @@ IMAGE = Pattern(
 )
 IDEMPOTENCY_KEY = Pattern(r"^[\x21-\x7e]+$", "must have 1 to 255 printable ASCII characters without spaces")
 QUOTA_RESOURCE = Pattern(
-    r"^[a-z_]+(:[A-Za-z0-9._-]+)?$", "must be a resource such as gpus, gpus:A100, leases or spend_per_hour"
+    r"^[a-z_]+(:[A-Za-z0-9._-]+)?$", "must be a resource such as gpus, gpus:A100, leases, spend_per_hour or volume_gib"
 )
 AUDIT_ACTION = Pattern(r"^[a-z_]+\.[a-z_]+$", "must be an action such as key.revoke")
 MOUNT_PATH = Pattern(f"^{PATH.pattern}$", PATH_RULE)

@@ -27,7 +27,8 @@ from sqlalchemy.dialects.postgresql import insert
 from app.db.core.prepared import Bound
 from app.db.core.sql import AnyInsert, AnySelect, Time, by_turns
 from app.db.core.tenant_scope import owned
-from app.db.schema.tables import quota, volume
+from app.db.fleet.offerings import EVERY_TYPE
+from app.db.schema.tables import part_price, quota, volume
 from app.domain.quotas import VOLUME_GIB
 from app.domain.volumes import ENDED, VolumeState, sources
 
@@ -38,9 +39,12 @@ _LIVE = volume.c.state.not_in([literal_column(f"'{state}'") for state in sorted(
 _AT_WORK = (VolumeState.CREATING, VolumeState.DELETING)
 
 
+_PUBLIC = (*volume.c, NOW.label("as_of"))
+
+
 def get(volume_id: str, *, within: str | None, lock: bool = False) -> AnySelect:
     """A volume, if it belongs to the tenant `within`. `lock`: lock its row until the transaction ends."""
-    query = select(volume).where(volume.c.id == volume_id, owned(volume.c.tenant_id, within))
+    query = select(*_PUBLIC).where(volume.c.id == volume_id, owned(volume.c.tenant_id, within))
     return query.with_for_update() if lock else query
 
 
@@ -48,7 +52,7 @@ def page(
     *, tenant_id: str | None, states: Collection[str], name: str | None, after: str | None, limit: int
 ) -> AnySelect:
     """Volumes, the newest first. `tenant_id` None: of every tenant. `states` empty: in any. `name` None: with any."""
-    query = select(volume).where(owned(volume.c.tenant_id, tenant_id))
+    query = select(*_PUBLIC).where(owned(volume.c.tenant_id, tenant_id))
     if states:
         query = query.where(volume.c.state.in_(states))
     if name is not None:
@@ -56,6 +60,12 @@ def page(
     if after is not None:
         query = query.where(volume.c.id < after)
     return query.order_by(volume.c.id.desc()).limit(limit)
+
+
+def disk_price(account: str, region: str) -> AnySelect:
+    """(price): USD a GiB and month of the account's network disks. No row: unknown."""
+    here = (part_price.c.account == account, part_price.c.region == region, part_price.c.part == "disk")
+    return select(part_price.c.price).where(*here, part_price.c.instance_type == EVERY_TYPE)
 
 
 def count_live(tenant_id: str) -> AnySelect:
@@ -67,7 +77,7 @@ def add(values: Mapping[str, Any]) -> AnyInsert:
     """Inserts a volume in `creating` and returns it. Returns no row when a live volume of the tenant has the name."""
     taken = [volume.c.tenant_id, volume.c.name]
     new = insert(volume).values(dict(values))
-    return new.on_conflict_do_nothing(index_elements=taken, index_where=_LIVE).returning(*volume.c)
+    return new.on_conflict_do_nothing(index_elements=taken, index_where=_LIVE).returning(*_PUBLIC)
 
 
 def named(tenant_id: str, names: Iterable[str], *, lock: bool = False) -> AnySelect:
@@ -117,7 +127,7 @@ def request_deletion(volume_id: str, request_id: str | None, *, within: str | No
         .where(volume.c.id == volume_id, owned(volume.c.tenant_id, within), volume.c.lease_id.is_(None))
         .where(volume.c.state.in_([str(state) for state in sources(VolumeState.DELETING)]))
         .values(**changes, request_id=request_id, **_CHANGED)
-        .returning(*volume.c)
+        .returning(*_PUBLIC)
     )
 
 

@@ -1,6 +1,7 @@
 """The FOCUS export: PostgreSQL writes the CSV of a page of usage records.
 
-A record makes a row for the machine, one for its network disks and one for its public address, where they cost money.
+A record makes a row for the machine, one for its network disks and one for its public address, where they cost money. A record
+of a volume makes the row of its disk alone.
 """
 
 from dataclasses import dataclass
@@ -105,7 +106,7 @@ _PAGE = """
     FROM (SELECT * FROM page JOIN hours ON hour = starts_at) r JOIN tenant t ON t.id = r.tenant_id
     CROSS JOIN LATERAL (
         SELECT * FROM (VALUES {charges}) v (place, service, kind, category, subcategory, sku, cost, listed, quantity, unit)
-        WHERE place = 1 OR cost <> 0
+        WHERE (place = 1 AND r.n > 0) OR cost <> 0
     ) c
     CROSS JOIN LATERAL (
         SELECT {cost} AS cost, {listed} AS listed, {quantity} AS quantity,

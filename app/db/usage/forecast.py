@@ -1,14 +1,14 @@
-"""What live leases cost from now on, and what budgets have left. Parameters: AS_OF and the tenant."""
+"""What live leases and volumes cost from now on, and what budgets have left. Parameters: AS_OF and the tenant."""
 
 from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import ColumnElement, bindparam, func, literal_column, select, true
+from sqlalchemy import ColumnElement, bindparam, func, literal_column, or_, select, true
 
 from app.db.core.sql import AnySelect, Time
 from app.db.core.tenant_scope import only
 from app.db.leases.billing import cost
-from app.db.schema.tables import lease, quota_claim
+from app.db.schema.tables import lease, quota_claim, volume
 from app.db.tenancy.budgets import WITH_AMOUNTS, resource
 from app.db.usage.facts import AS_OF
 
@@ -19,12 +19,15 @@ _ZERO: ColumnElement[Any] = literal_column("0")
 
 @lru_cache(maxsize=2)
 def live_leases(*, every_tenant: bool) -> AnySelect:
-    """(run_rate, committed): USD an hour, and USD until the leases or the month end (MONTH_ENDS)."""
-    ends_at = func.least(lease.c.expires_at, lease.c.cost_reached_at, bindparam(MONTH_ENDS, type_=Time))
+    """(run_rate, committed): USD an hour of leases and volumes, and USD until the leases or the month end (MONTH_ENDS)."""
+    month_ends = bindparam(MONTH_ENDS, type_=Time)
+    ends_at = func.least(lease.c.expires_at, lease.c.cost_reached_at, month_ends)
     left = cost(lease.c.rate_per_hour, func.greatest(_AS_OF, lease.c.rate_since), ends_at)
+    of_volumes = _volumes(_owned(volume, every_tenant=every_tenant))
+    rest = cost(of_volumes, _AS_OF, month_ends)
     return select(
-        func.coalesce(func.sum(lease.c.rate_per_hour), _ZERO).label("run_rate"),
-        func.coalesce(func.sum(left), _ZERO).label("committed"),
+        (func.coalesce(func.sum(lease.c.rate_per_hour), _ZERO) + of_volumes).label("run_rate"),
+        (func.coalesce(func.sum(left), _ZERO) + rest).label("committed"),
     ).where(lease.c.ended_at.is_(None), lease.c.rate_per_hour.is_not(None), _owned(lease, every_tenant=every_tenant))
 
 
@@ -41,11 +44,26 @@ def budgets(*, every_tenant: bool) -> AnySelect:
         .where(quota_claim.c.tenant_id == budget.c.tenant_id, quota_claim.c.resource == resource(budget))
         .scalar_subquery()
     )
+    labelled = volume.c.labels.op("->>")(budget.c.label_key) == budget.c.label_value
+    of_volumes = _volumes(
+        volume.c.tenant_id == budget.c.tenant_id,
+        or_(budget.c.key_id.is_(None), budget.c.key_id == volume.c.key_id),
+        or_(budget.c.label_key.is_(None), labelled),
+    )
     columns = (budget.c[name] for name in ("id", "amount", "period_ends_at", "spent"))
     owned = _owned(budget, every_tenant=every_tenant)
     return (
-        select(*columns, func.now().label("counted_at"), run_rate.label("run_rate")).where(owned).order_by(budget.c.id)
+        select(*columns, func.now().label("counted_at"), (run_rate + of_volumes).label("run_rate"))
+        .where(owned)
+        .order_by(budget.c.id)
     )
+
+
+def _volumes(*where: Any) -> Any:
+    """USD an hour of the billed volumes of these conditions."""
+    billed = (volume.c.billing_started_at.is_not(None), volume.c.billing_ended_at.is_(None))
+    total = func.coalesce(func.sum(volume.c.price_per_hour), _ZERO)
+    return select(total).where(*billed, *where).scalar_subquery()
 
 
 def _owned(table: Any, *, every_tenant: bool) -> Any:

@@ -6,24 +6,35 @@ from typing import Any
 from sqlalchemy import CompoundSelect, Update, and_, func, literal, or_, select, update
 
 from app.db.core.sql import AnySelect, Time
-from app.db.schema.tables import attempt, attempt_price, event, usage_progress
+from app.db.schema.tables import attempt, attempt_price, event, usage_progress, volume
 
 LOCK = select(
     usage_progress.c.recorded_until, usage_progress.c.recorded_corrections_until, func.now().label("now")
 ).with_for_update()
 """How far the records are, locked: one process stores records at a time."""
 
-FIRST_BILLING = select(func.min(attempt.c.billing_started_at))
-"""When the first attempt that is known was billed; null without any."""
+FIRST_BILLING = select(
+    func.least(
+        select(func.min(attempt.c.billing_started_at)).scalar_subquery(),
+        select(func.min(volume.c.billing_started_at)).scalar_subquery(),
+    )
+)
+"""When the first attempt or volume that is known was billed; null without any."""
 
 
 def next_billing(since: datetime) -> AnySelect:
-    """The first time at or after `since` at which an attempt is billed; null without any."""
+    """The first time at or after `since` at which an attempt or a volume is billed; null without any."""
     moment = literal(since, Time)
-    ended = attempt.c.billing_ended_at
-    return select(func.min(func.greatest(attempt.c.billing_started_at, moment))).where(
-        attempt.c.billing_started_at.is_not(None), or_(ended.is_(None), ended > moment)
+    first = (
+        select(func.min(func.greatest(table.c.billing_started_at, moment)))
+        .where(
+            table.c.billing_started_at.is_not(None),
+            or_(table.c.billing_ended_at.is_(None), table.c.billing_ended_at > moment),
+        )
+        .scalar_subquery()
+        for table in (attempt, volume)
     )
+    return select(func.least(*first))
 
 
 def changed_attempts(since: datetime) -> CompoundSelect[Any]:

@@ -7,6 +7,7 @@ import { pathOf } from "./paths.js";
 import { type Fetch, RETRIES, type Retries, retryingFetch, TIMEOUT } from "./retries.js";
 import type { paths } from "./schema.js";
 import { SshKeys } from "./ssh_keys.js";
+import { Volumes } from "./volumes.js";
 import { Usage } from "./usage.js";
 
 export interface Options {
@@ -28,6 +29,7 @@ export class Gpulease {
   readonly leases: Leases;
   readonly events: Events;
   readonly sshKeys: SshKeys;
+  readonly volumes: Volumes;
   readonly usage: Usage;
 
   constructor(options: Options = {}) {
@@ -48,6 +50,7 @@ export class Gpulease {
     this.leases = new Leases(this.api);
     this.events = new Events(this.api);
     this.sshKeys = new SshKeys(this.api);
+    this.volumes = new Volumes(this.api);
     this.usage = new Usage(this.api);
   }
 }

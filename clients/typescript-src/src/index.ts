@@ -7,4 +7,5 @@ export { data, iterate } from "./pages.js";
 export type { Fetch, Retries } from "./retries.js";
 export type { components, operations, paths } from "./schema.js";
 export * from "./ssh_keys.js";
+export * from "./volumes.js";
 export * from "./usage.js";

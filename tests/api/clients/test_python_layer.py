@@ -223,6 +223,24 @@ def test_keys_usage_and_bulk_release_have_methods(connect: Callable[[Script], An
     assert dict(script.requests[-1].url.params) == {"from": "2026-11-01T00:00:00Z", "step": "day"}
 
 
+def test_volumes_have_methods(connect: Callable[[Script], Any]) -> None:
+    recorded = json.loads((ROOT / "app" / "api" / "openapi" / "examples.json").read_text(encoding="utf-8"))
+    volume = recorded["responses"]["Volume"]
+    script = Script(
+        httpx.Response(201, json=volume),
+        httpx.Response(200, json=volume),
+        httpx.Response(200, json={"items": [volume], "next_cursor": None}),
+        httpx.Response(202, json={**volume, "state": "deleting"}),
+    )
+    client = connect(script)
+    place = {"account": "main", "region": "us-east-1", "zone": "us-east-1a"}
+    assert client.volumes.create(name="data", size_gib=500, **place).id == volume["id"]
+    assert client.volumes.get(volume["id"]).name == volume["name"]
+    assert [one.id for one in client.volumes.list(state=["available"])] == [volume["id"]]
+    assert client.volumes.delete(volume["id"]).state == "deleting"
+    assert json.loads(script.requests[0].content) == {"name": "data", "size_gib": 500, **place}
+
+
 def test_a_stream_goes_on_after_the_last_event_when_its_connection_breaks(
     connect: Callable[[Script], Any],
 ) -> None:
@@ -261,5 +279,5 @@ def test_the_page_lists_every_method(connect: Callable[[Script], Any]) -> None:
     client = connect(Script())
     listed = {name: set(re.findall(r"\w+", methods)) for name, methods in table.items()}
     public = {name: {method for method in dir(getattr(client, name)) if method[0] != "_"} for name in table}
-    assert set(table) == {"leases", "events", "offerings", "ssh_keys", "usage"}
+    assert set(table) == {"leases", "events", "offerings", "ssh_keys", "usage", "volumes"}
     assert listed == public

@@ -18,6 +18,7 @@ from app.db.schema.tables import (
     lease,
     usage_progress,
     usage_record,
+    volume,
     webhook,
     webhook_delivery,
 )
@@ -68,6 +69,42 @@ def test_hours_are_closed_once_by_concurrent_jobs(store: Store) -> None:
     per_day = store.all(select(func.sum(cost_rollup.c.compute_cost)).where(cost_rollup.c.step == "day"))
     assert per_hour == per_day
     assert per_hour[0][0] == sum(row.compute_cost for row in rows)
+
+
+def make_volume(store: Store, since: datetime, until: datetime | None) -> None:
+    """A volume of 100 GiB that is billed between these times."""
+    ended = {"state": "deleted", "billing_ended_at": until, "ended_at": until} if until else {"state": "available"}
+    place = {"provider": "aws", "account": "main", "region": "us-east-1", "zone": "us-east-1a"}
+    facts = {"id": "vol_x", "tenant_id": store.tenant_id, "key_id": "key_x", "name": "data", "size_gib": 100}
+    billed = {"cloud_id": "disk", "billing_started_at": since, "price_per_hour": Decimal("0.01"), "retry_at": None}
+    store.run(insert(volume).values(**facts, **place, **billed, **ended))
+
+
+def test_a_volume_is_recorded_for_each_hour_and_counts_as_no_lease(store: Store) -> None:
+    at = over(store)
+    make_volume(store, at - 30 * HOUR, at - 27.5 * HOUR)
+    add(store, Billed(at - 29 * HOUR, HOUR, Decimal(2)))
+    together(3, lambda _: run(store))
+    rows = store.all(select(usage_record).where(usage_record.c.instance_type == "volume"))
+    recorded = {row.starts_at: (row.disk_cost, row.disk_gib_hours) for row in rows}
+    assert len(rows) == 3
+    assert recorded[at - 30 * HOUR] == (Decimal("0.01"), 100)
+    assert recorded[at - 28 * HOUR] == (Decimal("0.005"), 50)
+    assert {(row.attempt_id, row.lease_id, row.lease_name, row.instance_id) for row in rows} == {
+        ("vol_x", "vol_x", "data", "disk")
+    }
+    costs = store.all(select(cost_rollup).where(cost_rollup.c.step == "hour", cost_rollup.c.instance_type == "volume"))
+    assert {(row.leases, row.gpu_hours, row.compute_cost) for row in costs} == {(0, 0, 0)}
+    assert sum(row.disk_cost for row in costs) == Decimal("0.025")
+
+
+def test_hours_in_which_only_a_volume_is_billed_are_closed(store: Store) -> None:
+    at = over(store)
+    add(store, Billed(at - 60 * HOUR, HOUR, Decimal(2)))
+    make_volume(store, at - 3 * HOUR, None)
+    run(store)
+    rows = store.all(select(usage_record).where(usage_record.c.instance_type == "volume"))
+    assert {row.starts_at for row in rows} >= {at - 3 * HOUR, at - 2 * HOUR, at - HOUR}
 
 
 def test_sums_follow_a_correction(store: Store) -> None:

@@ -12,6 +12,7 @@ from gpulease_client._async.leases import AsyncLeases
 from gpulease_client._async.offerings import AsyncOfferings
 from gpulease_client._async.ssh_keys import AsyncSshKeys
 from gpulease_client._async.usage import AsyncUsageReports
+from gpulease_client._async.volumes import AsyncVolumes
 from gpulease_client._described import VERSION
 from gpulease_client.core.client import AuthenticatedClient
 from gpulease_client.core.models import Problem
@@ -43,6 +44,7 @@ class AsyncClient:
         events: list and stream.
         offerings: what can be leased.
         ssh_keys: public keys for logins.
+        volumes: disks that outlive leases.
         usage: use over time, and the present state.
         core: the connection of the generated functions below `gpulease_client.core.api`.
     """
@@ -77,6 +79,7 @@ class AsyncClient:
         self.events = AsyncEvents(self._http)
         self.offerings = AsyncOfferings(self._http)
         self.ssh_keys = AsyncSshKeys(self._http)
+        self.volumes = AsyncVolumes(self._http)
         self.usage = AsyncUsageReports(self._http)
 
     async def __aenter__(self) -> Self:
