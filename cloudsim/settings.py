@@ -34,6 +34,8 @@ class Settings(BaseModel):
     """How long lists do not show a fresh operation, at clouds that have operations."""
     resource_lag_seconds: NonNegativeFloat = Field(0.0, le=YEAR_SECONDS)
     """How long the lists of EC2 do not show a fresh security group, placement group or volume."""
+    volume_seconds: NonNegativeFloat = Field(0.0, le=YEAR_SECONDS)
+    """How long a disk that is made without a VM shows as being created."""
     volume_gib: int | None = Field(None, ge=0)
     """GiB of all volumes that EC2 allows in a region; None: no limit."""
     page_token_seconds: NonNegativeFloat = Field(3_600.0, le=YEAR_SECONDS)
@@ -82,6 +84,7 @@ PROFILES: dict[ProfileName, Settings] = {
         list_lag_seconds=1.0,
         operation_lag_seconds=1.0,
         resource_lag_seconds=10.0,
+        volume_seconds=3.0,
         update_seconds=2.0,
         busy_seconds=1.0,
         nic_reserved_seconds=180.0,

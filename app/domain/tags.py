@@ -23,6 +23,8 @@ GROUP = "gpulease-group"
 """The id of the group, on its members, on what belongs to them and on what they share."""
 SHARED = "gpulease-shared"
 """The id of the group whose members share the resource. It is kept until the group has ended, whichever member made it."""
+VOLUME = "gpulease-volume"
+"""The id of the volume, on its disk. A disk with this tag outlives VMs: it is never a leftover of a lease."""
 BATCH = "gpulease-batch"
 """The launch batch that created the resource. Its VM belongs to a slot of the batch."""
 LABEL_PREFIX = "gpulease-label-"
@@ -76,6 +78,11 @@ def batch_tags(owner: OwnerTags, batch_id: str) -> dict[str, str]:
     """The tags that the VMs of a batch have from their launch. Lease and attempt of `owner` are not among them."""
     own = {key: text for key, text in owner.as_tags().items() if key not in (LEASE, ATTEMPT)}
     return {**own, BATCH: batch_id}
+
+
+def volume_tags(installation: str, tenant_id: TenantId, volume_id: str) -> dict[str, str]:
+    """The tags of a volume's disk. It belongs to no lease."""
+    return {INSTALLATION: installation, TENANT: tenant_id, VOLUME: volume_id}
 
 
 def attempt_key(tags: Mapping[str, str]) -> tuple[str, int] | None:

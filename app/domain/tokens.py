@@ -19,6 +19,16 @@ def batch_token(key: bytes, installation: str, batch: BatchId) -> str:
     return hmac.new(key, f"batch/{installation}/{batch}".encode(), hashlib.sha256).hexdigest()
 
 
+def volume_token(installation: str, volume_id: str) -> str:
+    """64 hexadecimal characters: the client token of the call that creates a volume's disk."""
+    return hashlib.sha256(f"volume/{installation}/{volume_id}".encode()).hexdigest()
+
+
+def disk_name(volume_id: str) -> str:
+    """Name of a volume's disk at clouds where the name makes the creation idempotent (Compute Engine, Azure)."""
+    return _NAME_PREFIX + volume_id.replace("_", "-")
+
+
 _NAME_PREFIX = "gpulease-"
 _NAME_DIGITS = 40
 _LAUNCH_IDENTITY = re.compile(rf"[0-9a-f]{{64}}|{_NAME_PREFIX}[0-9a-f]{{{_NAME_DIGITS}}}")

@@ -37,14 +37,28 @@ def _data_disk(call: Call, disk: Document, tags: dict[str, str]) -> DiskOrder:
     return _order(call, disk, name, tags, size)
 
 
+def empty(properties: Document, sku: str) -> Document:
+    """The spec of a disk that is made without a VM. Raises ArmError."""
+    size, encryption = properties.get("diskSizeGB"), properties.get("encryption") or {}
+    if not isinstance(size, int) or not 1 <= size <= _MOST_GIB:
+        raise ArmError("InvalidParameter", f"The value '{size}' of parameter 'disk.diskSizeGB' is out of range.")
+    encryption_set = encryption.get("diskEncryptionSetId")
+    _check(sku, encryption_set)
+    return {"size": size, "sku": sku, "lun": None, "encryption_set": encryption_set, "empty": True}
+
+
+def _check(sku: str, encryption_set: str | None) -> None:
+    if sku not in _SKUS:
+        raise ArmError("InvalidParameter", f"The value '{sku}' of parameter 'storageAccountType' is invalid.")
+    if encryption_set is not None and not existing.exists(encryption_set):
+        raise ArmError("InvalidResourceReference", f"Resource {encryption_set} referenced was not found.")
+
+
 def _order(call: Call, disk: Document, name: str, tags: dict[str, str], size: int) -> DiskOrder:
     managed = disk.get("managedDisk") or {}
     sku = managed.get("storageAccountType", "Standard_LRS")
-    if sku not in _SKUS:
-        raise ArmError("InvalidParameter", f"The value '{sku}' of parameter 'storageAccountType' is invalid.")
     encryption_set = (managed.get("diskEncryptionSet") or {}).get("id")
-    if encryption_set is not None and not existing.exists(encryption_set):
-        raise ArmError("InvalidResourceReference", f"Resource {encryption_set} referenced was not found.")
+    _check(sku, encryption_set)
     return DiskOrder(
         id=call.id_of(TYPES[ResourceKind.VOLUME], name),
         tags=tags,

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from cloudsim.arm import create_requests, quotas, views
 from cloudsim.arm.attach import attach
-from cloudsim.arm.call import VMS, Answer, Call
+from cloudsim.arm.call import TYPES, VMS, Answer, Call, Document
 from cloudsim.arm.catalog import PROVIDER, QUOTA_NAMES
 from cloudsim.arm.errors import ArmError, locked, not_found
 from cloudsim.arm.images import drives
@@ -18,6 +18,7 @@ from cloudsim.world import (
     QuotaExceeded,
     ReservationFull,
     ReservationUnusable,
+    ResourceKind,
     Vm,
     VmState,
 )
@@ -143,6 +144,35 @@ def restart(call: Call) -> Answer:
         )
     call.world.reboot(vm)
     return Answer(status=202, headers=_operation(call, vm))
+
+
+def attach_disks(call: Call) -> Answer:
+    """Attaches managed disks of the VM's zone. Azure refuses a disk that another VM has."""
+    vm = _named(call)
+    _check_free(call, vm)
+    if vm.state is not VmState.RUNNING:
+        raise ArmError("OperationNotAllowed", f"The virtual machine '{vm.name}' is not running.")
+    for wish in call.body.get("dataDisksToAttach") or ():
+        _attach_disk(call, vm, wish)
+    vm.spec["changed_at"] = call.now
+    return Answer(views.storage(call.world, vm), 202, _operation(call, vm))
+
+
+def _attach_disk(call: Call, vm: Vm, wish: Document) -> None:
+    disk = call.world.resources.get(wish["diskId"])
+    if disk is None:
+        raise not_found(TYPES[ResourceKind.VOLUME], wish["diskId"], call.group)
+    if disk.vm_id == vm.id:
+        return
+    if disk.vm_id is not None or not call.world.is_made(disk):
+        raise ArmError("AttachDiskWhileBeingDetached", f"Disk '{disk.id}' cannot be attached to '{vm.name}' now.")
+    if disk.zone != vm.zone:
+        raise ArmError("BadRequest", f"Disk '{disk.id}' is not in the zone of the virtual machine.")
+    held = (call.world.resources.get(resource_id) for resource_id in vm.resources)
+    if wish.get("lun") in [part.spec.get("lun") for part in held if part is not None and part.vm_id == vm.id]:
+        raise ArmError("InvalidParameter", "Each data disk needs a lun of its own.")
+    call.world.attach(disk, vm, {"lun": wish.get("lun"), "vm": views.vm_id(vm)})
+    disk.delete_with_vm = wish.get("deleteOption", "Detach") == "Delete"
 
 
 def in_group(call: Call) -> Answer:

@@ -82,6 +82,13 @@ OPERATIONS = (
     Operation("PATCH", _VM, "VirtualMachines.Update", machines.update, (WRITES,)),
     Operation("DELETE", _VM, "VirtualMachines.Delete", machines.delete, (DELETES,)),
     Operation("GET", f"{_VM}/instanceView", "VirtualMachines.InstanceView", machines.instance_view, (READS,)),
+    Operation(
+        "POST",
+        f"{_VM}/attachDetachDataDisks",
+        "VirtualMachines.AttachDetachDataDisks",
+        machines.attach_disks,
+        (WRITES,),
+    ),
     Operation("POST", f"{_VM}/restart", "VirtualMachines.Restart", machines.restart, (WRITES,)),
     Operation(
         "POST",
@@ -129,6 +136,7 @@ OPERATIONS = (
     *_of(_SET, "AvailabilitySets", "List", "Update"),
     *_of(ResourceKind.NETWORK_INTERFACE, "NetworkInterfaces", "List", "UpdateTags"),
     *_of(ResourceKind.ADDRESS, "PublicIPAddresses", "List", "UpdateTags"),
+    Operation("PUT", _path_of(ResourceKind.VOLUME), "Disks.CreateOrUpdate", resources.put_disk, (WRITES,)),
     *_of(ResourceKind.VOLUME, "Disks", "ListByResourceGroup", "Update"),
 )
 EVERY_NAME = frozenset((*(operation.name for operation in OPERATIONS), prices.NAME))

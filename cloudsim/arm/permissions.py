@@ -19,6 +19,7 @@ _VERBS = {
     "UpdateTags": "write",
     "Delete": "delete",
     "Restart": "restart/action",
+    "AttachDetachDataDisks": "attachDetachDataDisks/action",
     "RetrieveBootDiagnosticsData": "retrieveBootDiagnosticsData/action",
 }
 _KINDS = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from cloudsim.arm import create_requests, placement, views
+from cloudsim.arm import create_requests, disks, placement, views
 from cloudsim.arm.call import TYPES, Answer, Call, Handler
 from cloudsim.arm.catalog import PROVIDER, REGIONS
 from cloudsim.arm.errors import ArmError, locked, not_found
@@ -99,6 +99,34 @@ def _is_held(world: World, thing: Resource) -> bool:
     if placement.is_held(world, thing):
         return True
     return thing.vm_id is not None or any(map(by, world.resources.values()))
+
+
+def put_disk(call: Call) -> Answer:
+    """Makes an empty disk. A repeat of the same request changes nothing."""
+    region, properties = str(call.body.get("location", "")).lower(), call.body.get("properties") or {}
+    if region not in REGIONS:
+        raise ArmError("LocationNotAvailableForResourceType", f"The provided location '{region}' is not available.")
+    if (properties.get("creationData") or {}).get("createOption") != "Empty":
+        raise ArmError("InvalidParameter", "Only creationData.createOption Empty is simulated.")
+    spec = disks.empty(properties, (call.body.get("sku") or {}).get("name", "Standard_LRS"))
+    made = call.resource(ResourceKind.VOLUME)
+    if made is not None and made.spec["size"] != spec["size"]:
+        raise ArmError("PropertyChangeNotAllowed", "Changing a disk by PUT is not simulated.")
+    if made is None:
+        number = next(iter(call.body.get("zones") or ()), None)
+        made = Resource(
+            kind=ResourceKind.VOLUME,
+            provider=PROVIDER,
+            account=call.subscription,
+            region=region,
+            zone=f"{region}-{number}" if number else region,
+            id=call.id_of(TYPES[ResourceKind.VOLUME], call.name),
+            tags=create_requests.check_tags(call.body.get("tags")),
+            created_at=call.now,
+            spec=spec,
+        )
+        call.world.add_resource(made)
+    return Answer(views.resource(call.world, made), 202)
 
 
 def put_security_group(call: Call) -> Answer:

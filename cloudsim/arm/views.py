@@ -67,7 +67,7 @@ def virtual_machine(world: World, vm: Vm, *, view: bool = False) -> Document:
         "timeCreated": time(vm.launched_at),
         **stored,
         "hardwareProfile": {"vmSize": vm.instance_type},
-        "storageProfile": _storage(vm),
+        "storageProfile": storage(world, vm),
         "networkProfile": profile,
         **({"instanceView": instance_view(world, vm)} if view else {}),
     }
@@ -97,7 +97,8 @@ def _reference(world: World, vm: Vm) -> Document:
     return {"id": vm.spec["nic"], "properties": {"primary": True, "deleteOption": option}}
 
 
-def _storage(vm: Vm) -> Document:
+def storage(world: World, vm: Vm) -> Document:
+    """The disks of a VM: those made with it, and those attached to it."""
     storage = vm.spec["properties"].get("storageProfile", {})
     disk = storage.get("osDisk", {})
     managed = {**disk.get("managedDisk", {}), "id": vm.spec["disk"]}
@@ -107,8 +108,24 @@ def _storage(vm: Vm) -> Document:
         "dataDisks": [
             {**data, "managedDisk": {**data.get("managedDisk", {}), "id": disk_id}}
             for data, disk_id in zip(storage.get("dataDisks") or (), vm.spec.get("data_disks", ()), strict=True)
+        ]
+        + [
+            _attached(world.resources[resource_id])
+            for resource_id in vm.resources
+            if _is_attached(world, vm, resource_id)
         ],
     }
+
+
+def _is_attached(world: World, vm: Vm, resource_id: str) -> bool:
+    part = world.resources.get(resource_id)
+    return part is not None and part.vm_id == vm.id and bool(part.spec.get("empty"))
+
+
+def _attached(disk: Resource) -> Document:
+    option = "Delete" if disk.delete_with_vm else "Detach"
+    managed = {"id": disk.id, "storageAccountType": disk.spec["sku"]}
+    return {"lun": disk.spec["lun"], "createOption": "Attach", "deleteOption": option, "managedDisk": managed}
 
 
 def instance_view(world: World, vm: Vm) -> Document:
@@ -173,8 +190,14 @@ def resource(world: World, thing: Resource) -> Document:
         "location": thing.region,
         "tags": thing.tags,
     }
-    state = {} if thing.kind in _STATELESS else {"provisioningState": "Succeeded"}
-    return head | {"properties": {**state, **_PROPERTIES[thing.kind](world, thing)}} | _sku(thing)
+    is_made = thing.kind is not ResourceKind.VOLUME or world.is_made(thing)
+    state = {} if thing.kind in _STATELESS else {"provisioningState": "Succeeded" if is_made else "Creating"}
+    return head | {"properties": {**state, **_PROPERTIES[thing.kind](world, thing)}} | _sku(thing) | _zones(thing)
+
+
+def _zones(thing: Resource) -> Document:
+    number = thing.zone.removeprefix(f"{thing.region}-")
+    return {"zones": [number]} if thing.kind is ResourceKind.VOLUME and thing.zone not in ("", thing.region) else {}
 
 
 def _sku(thing: Resource) -> Document:
@@ -187,13 +210,14 @@ def _sku(thing: Resource) -> Document:
 
 def _disk(_world: World, disk: Resource) -> Document:
     state = "Attached" if disk.vm_id else "Unattached"
-    data = disk.spec.get("lun") is not None
+    data = disk.spec.get("lun") is not None or disk.spec.get("empty")
     encryption_set = disk.spec.get("encryption_set")
     customer = {"type": "EncryptionAtRestWithCustomerKey", "diskEncryptionSetId": encryption_set}
     return {
         "creationData": {"createOption": "Empty" if data else "FromImage"},
         "diskSizeGB": disk.spec["size"],
         "diskState": state,
+        "uniqueId": str(uuid.uuid5(uuid.NAMESPACE_URL, f"{disk.id}/{disk.created_at}")),
         "timeCreated": time(disk.created_at),
         **({} if data else {"osType": "Linux"}),
         **({"encryption": customer} if encryption_set else {}),

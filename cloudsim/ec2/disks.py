@@ -12,8 +12,8 @@ from cloudsim.ec2.images import ROOT_DEVICE, ROOT_GIB, Image
 from cloudsim.ec2.views import DISABLED_KEY, MISSING_KEY, VOLUME_LIMIT
 from cloudsim.world import DiskOrder, Order, ResourceKind
 
-_INCLUDED_IOPS, _MOST_IOPS, _IOPS_PER_GIB, _IOPS_PER_MIB = 3_000, 80_000, 500, 4
-_LEAST_MIB, _MOST_MIB = 125, 2_000
+INCLUDED_IOPS, _MOST_IOPS, _IOPS_PER_GIB, _IOPS_PER_MIB = 3_000, 80_000, 500, 4
+LEAST_MIB, _MOST_MIB = 125, 2_000
 
 
 def read_disks(call: Call, image: Image, tags: Mapping[str, str]) -> tuple[DiskOrder, ...]:
@@ -47,7 +47,7 @@ def _disk(call: Call, image: Image, device: str, ebs: Mapping[str, Any], tags: M
             "InvalidBlockDeviceMapping",
             f"Volume of size {size}GB is smaller than snapshot '{image.snapshot_id}', expect size >= {ROOT_GIB}GB",
         )
-    _check_performance(size, ebs)
+    check_performance(size, ebs)
     if ebs.get("KmsKeyId") and not ebs.get("Encrypted"):
         raise AwsError(
             "InvalidParameterDependency", "The parameter KmsKeyId requires the parameter Encrypted to be set."
@@ -60,8 +60,8 @@ def _disk(call: Call, image: Image, device: str, ebs: Mapping[str, Any], tags: M
             "device": device,
             "size": size,
             "type": ebs.get("VolumeType", "gp3"),
-            "iops": ebs.get("Iops", _INCLUDED_IOPS),
-            "throughput": ebs.get("Throughput", _LEAST_MIB),
+            "iops": ebs.get("Iops", INCLUDED_IOPS),
+            "throughput": ebs.get("Throughput", LEAST_MIB),
             "encrypted": ebs.get("Encrypted", False),
             "key": ebs.get("KmsKeyId"),
             "snapshot": image.snapshot_id if root else "",
@@ -69,14 +69,14 @@ def _disk(call: Call, image: Image, device: str, ebs: Mapping[str, Any], tags: M
     )
 
 
-def _check_performance(size: int, ebs: Mapping[str, Any]) -> None:
+def check_performance(size: int, ebs: Mapping[str, Any]) -> None:
     """Of gp3 volumes."""
-    iops, mib = ebs.get("Iops", _INCLUDED_IOPS), ebs.get("Throughput", _LEAST_MIB)
-    if not _INCLUDED_IOPS <= iops <= _MOST_IOPS:
-        raise bad_value(iops, "iops", f"Volume iops must be between {_INCLUDED_IOPS} and {_MOST_IOPS}.")
-    if not _LEAST_MIB <= mib <= _MOST_MIB:
-        raise bad_value(mib, "throughput", f"Volume throughput must be between {_LEAST_MIB} and {_MOST_MIB}.")
-    if iops > max(_INCLUDED_IOPS, size * _IOPS_PER_GIB):
+    iops, mib = ebs.get("Iops", INCLUDED_IOPS), ebs.get("Throughput", LEAST_MIB)
+    if not INCLUDED_IOPS <= iops <= _MOST_IOPS:
+        raise bad_value(iops, "iops", f"Volume iops must be between {INCLUDED_IOPS} and {_MOST_IOPS}.")
+    if not LEAST_MIB <= mib <= _MOST_MIB:
+        raise bad_value(mib, "throughput", f"Volume throughput must be between {LEAST_MIB} and {_MOST_MIB}.")
+    if iops > max(INCLUDED_IOPS, size * _IOPS_PER_GIB):
         raise AwsError(
             "InvalidParameterCombination", f"Iops to volume size ratio is too high; maximum is {_IOPS_PER_GIB}"
         )

@@ -81,6 +81,8 @@ _ALL = (
     Operation("ec2", "DeletePlacementGroup", placement_groups.delete_placement_group, (WRITES,)),
     Operation("ec2", "DeleteSecurityGroup", security_groups.delete_security_group, (WRITES,)),
     Operation("ec2", "DescribeVolumes", volumes.describe_volumes, (READS,)),
+    Operation("ec2", "CreateVolume", volumes.create_volume, (WRITES,)),
+    Operation("ec2", "AttachVolume", volumes.attach_volume, (WRITES,)),
     Operation("ec2", "DeleteVolume", volumes.delete_volume, (WRITES,)),
     Operation("ec2", "DescribeNetworkInterfaces", interfaces.describe_network_interfaces, (READS,)),
     Operation("ec2", "DeleteNetworkInterface", interfaces.delete_network_interface, (WRITES,)),

@@ -37,12 +37,7 @@ def _disk(call: Call, disk: Body, index: int, vm_name: str) -> DiskOrder:
     if kind not in existing.DISK_TYPES:
         raise invalid(f"resource.disks[{index}].initializeParams.diskType", f"The disk type '{kind}' does not exist.")
     key = disk.get("diskEncryptionKey", {}).get("kmsKeyName")
-    if key is not None and not existing.is_key(key, call.region):
-        raise GceError(
-            "kmsPermissionDenied",
-            f"Cloud KMS error when using key {key}: Permission 'cloudkms.cryptoKeyVersions.useToEncrypt' denied on "
-            "resource (or it may not exist).",
-        )
+    check_key(key, call.region)
     return DiskOrder(
         id=str((1 << 60) | call.world.rng.getrandbits(60)),
         tags=check_labels(parameters.get("labels", {})),
@@ -57,6 +52,16 @@ def _disk(call: Call, disk: Body, index: int, vm_name: str) -> DiskOrder:
             "key": key,
         },
     )
+
+
+def check_key(key: str | None, region: str) -> None:
+    """Raises GceError for an encryption key that does not exist there."""
+    if key is not None and not existing.is_key(key, region):
+        raise GceError(
+            "kmsPermissionDenied",
+            f"Cloud KMS error when using key {key}: Permission 'cloudkms.cryptoKeyVersions.useToEncrypt' denied on "
+            "resource (or it may not exist).",
+        )
 
 
 def _image(call: Call, link: str) -> Image:

@@ -23,6 +23,7 @@ _TO_MAKE_A_VM = (
 _BESIDES = {
     "instances.insert": _TO_MAKE_A_VM,
     "instances.bulkInsert": _TO_MAKE_A_VM,
+    "instances.attachDisk": ("compute.disks.use",),
     "firewalls.insert": ("compute.networks.updatePolicy",),
 }
 """Of calls that need more than the permission of their own name (Compute Engine API reference, "IAM permissions")."""

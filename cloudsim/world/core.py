@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import random
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from decimal import Decimal
 
 from cloudsim.settings import Settings
@@ -354,6 +354,18 @@ class World:
         else:
             self.resources[thing_id].spec["protected"] = protected
             self.touch_resource(thing_id)
+
+    def attach(self, volume: Resource, vm: Vm, spec: Mapping[str, object]) -> None:
+        """The VM has the disk from now on; the VM's end leaves it. `spec`: what the VM's front says about the device."""
+        volume.vm_id, volume.delete_with_vm = vm.id, False
+        volume.spec |= spec
+        vm.resources.append(volume.id)
+        self.touch(vm)
+        self.touch_resource(volume.id)
+
+    def is_made(self, volume: Resource) -> bool:
+        """Whether the creation of a disk is over."""
+        return self.now >= volume.created_at + self.settings.volume_seconds or volume.vm_id is not None
 
     def add_resource(self, resource: Resource) -> None:
         """From now on it exists."""

@@ -16,6 +16,7 @@ from workers.providers.calls import call, calls_of
 from workers.providers.types import (
     BatchLaunched,
     BatchResult,
+    CloudVolume,
     Image,
     Interruption,
     LaunchSpec,
@@ -23,6 +24,7 @@ from workers.providers.types import (
     Leftovers,
     Limits,
     ListingPage,
+    NewVolume,
     ObservedReservation,
     Params,
     PartPrice,
@@ -33,6 +35,8 @@ from workers.providers.types import (
     ServiceQuota,
     Slot,
     Vm,
+    VolumeListing,
+    VolumeSpec,
 )
 
 
@@ -273,6 +277,47 @@ class LeftoverRemoval(Protocol):
         ...
 
 
+class Volumes(Protocol):
+    """Disks that outlive VMs. Every call may be repeated."""
+
+    @call(of_vms=False)
+    def create_volume(self, region: str, new: NewVolume) -> CloudVolume:
+        """Creates the disk and returns at once. A repeat returns the same disk.
+
+        A refusal means that this call created nothing. TokenConflict: another disk has the name.
+        """
+        ...
+
+    @call(of_vms=False)
+    def get_volumes(self, region: str, volume_ids: Sequence[str]) -> Mapping[str, CloudVolume | None]:
+        """Reads disks directly; None for an id that the cloud does not know. Omits an id that could not be read.
+
+        Raises when no id could be read.
+        """
+        ...
+
+    @call(of_vms=False)
+    def list_volumes(self, regions: frozenset[str], installation: str) -> VolumeListing:
+        """Every disk of these regions that has the tags of a volume of this installation.
+
+        Raises when none of the regions can be read.
+        """
+        ...
+
+    @call()
+    def attach_volume(self, region: str, vm_id: str, volume: VolumeSpec) -> bool:
+        """Whether the cloud shows the disk attached to this VM. If not, the call that attaches it has been sent.
+
+        Raises NotReady while another VM has the disk. The end of the VM detaches the disk and does not delete it.
+        """
+        ...
+
+    @call(of_vms=False)
+    def delete_volume(self, region: str, volume_id: str) -> None:
+        """Requests deletion. A missing disk is success. Raises NotReady while a VM has the disk."""
+        ...
+
+
 class ProviderEvents(Protocol):
     """Messages of the cloud, which make the next observation start sooner."""
 
@@ -312,7 +357,16 @@ class Checking(Protocol):
 
 
 class Provider(
-    Identity, Catalogue, Launching, BatchLaunching, VmActions, Observing, LeftoverRemoval, ProviderEvents, Protocol
+    Identity,
+    Catalogue,
+    Launching,
+    BatchLaunching,
+    VmActions,
+    Observing,
+    LeftoverRemoval,
+    Volumes,
+    ProviderEvents,
+    Protocol,
 ):
     """Everything that gpulease needs from a cloud account. All methods block; all raise ProviderError.
 

@@ -4,8 +4,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
+from enum import StrEnum
 from typing import Any
 
+from app.domain.ids import TenantId
 from app.domain.leases import VmState
 from app.domain.offerings import InstanceType, Market, Obstacle
 from app.domain.tags import OwnerTags
@@ -78,6 +80,62 @@ class GroupSpec:
     ssh_private_key: str | None = field(repr=False)
 
 
+class DiskState(StrEnum):
+    """The state of a volume's disk at its cloud. `unknown`: a state that the adapter does not know."""
+
+    CREATING = "creating"
+    READY = "ready"
+    DELETING = "deleting"
+    FAILED = "failed"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewVolume:
+    """A disk to create. `volume_id`: the row's id, from which the token or the name of the disk is derived.
+
+    `kind`: the cloud's name of the disk type, as in `disk_kinds`.
+    """
+
+    volume_id: str
+    tenant_id: TenantId
+    installation: str
+    name: str
+    zone: str
+    size_gib: int
+    kind: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CloudVolume:
+    """A volume's disk as a cloud shows it. `id` is immutable. `attached_to`: the cloud's name of the VM that has it."""
+
+    id: str
+    region: str
+    zone: str
+    size_gib: int
+    state: DiskState
+    tags: Mapping[str, str]
+    attached_to: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VolumeListing:
+    """The volumes of some regions. `failed`: regions for which the listing is not complete, with the error."""
+
+    volumes: Sequence[CloudVolume] = ()
+    failed: Mapping[str, ProviderError] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VolumeSpec:
+    """A volume that a VM mounts at `path`. `index`: its position in the request, from which its device follows."""
+
+    cloud_id: str
+    path: str
+    index: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchSpec:
     """The VM that one attempt requests. `plan` converts the spec into the provider's parameters.
@@ -89,6 +147,7 @@ class LaunchSpec:
     `reservation`: name of the account's reservation in which the VM runs. `queue_seconds`: how long the launch may wait in
     the provider's queue.
     `group`: None for a lease of its own.
+    `volumes`: attached once the VM runs. The boot configuration waits for them.
     `slot_secret`: only of a batch, 64 hexadecimal characters. Each VM derives its own tokens from it, as
     `app.domain.tokens.slot_token` does, and `host_keys.token` and `agent.token` are not used.
     """
@@ -115,6 +174,7 @@ class LaunchSpec:
     queue_seconds: int | None = None
     slot_secret: str | None = field(default=None, repr=False)
     group: GroupSpec | None = None
+    volumes: tuple[VolumeSpec, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

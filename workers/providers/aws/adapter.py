@@ -31,6 +31,7 @@ from workers.providers.aws.clients import AwsClients
 from workers.providers.aws.errors import translated
 from workers.providers.aws.settings import AwsAccount
 from workers.providers.aws.subnets import Subnets
+from workers.providers.aws.volumes import Ec2Volumes
 from workers.providers.common import ssh_keys
 from workers.providers.common.batch import answered
 from workers.providers.common.images import configured_image, no_image
@@ -82,7 +83,7 @@ counts the VMs of RunInstances: 1,000 at once, then 2 a second. Its guide advise
 """
 
 
-class AwsProvider:
+class AwsProvider(Ec2Volumes):
     """See `Provider` for the contract. The constructor makes no call. Any thread may call any method."""
 
     limits = LIMITS

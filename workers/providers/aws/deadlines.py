@@ -38,8 +38,9 @@ def missing(vm_id: str) -> ProviderError:
 
 
 def belonging(instance: Any) -> Iterator[str]:
-    """Ids of the volumes and network interfaces of a VM."""
-    volumes = (mapping.get("Ebs", {}).get("VolumeId") for mapping in instance.get("BlockDeviceMappings", ()))
+    """Ids of the disks and network interfaces of a VM. A disk that outlives the VM does not belong to it."""
+    disks = (mapping.get("Ebs", {}) for mapping in instance.get("BlockDeviceMappings", ()))
+    volumes = (disk.get("VolumeId") for disk in disks if disk.get("DeleteOnTermination", True))
     interfaces = (interface.get("NetworkInterfaceId") for interface in instance.get("NetworkInterfaces", ()))
     yield from (resource_id for resource_id in (*volumes, *interfaces) if resource_id)
 

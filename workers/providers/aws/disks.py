@@ -21,16 +21,15 @@ def plan(spec: LaunchSpec, account: AwsAccount) -> list[dict[str, Any]]:
     sizes = {spec.image.root_device: max(spec.disk_gib, spec.image.disk_gib)}
     if account.data_disk_gib is not None:
         sizes[DATA_DEVICE] = account.data_disk_gib
-    return [{"DeviceName": device, "Ebs": _volume(gib, account)} for device, gib in sizes.items()]
+    return [
+        {"DeviceName": device, "Ebs": {**settings(gib, account), "VolumeSize": gib, "DeleteOnTermination": True}}
+        for device, gib in sizes.items()
+    ]
 
 
-def _volume(gib: int, account: AwsAccount) -> dict[str, Any]:
-    volume: dict[str, Any] = {
-        "VolumeType": "gp3",
-        "VolumeSize": gib,
-        "Encrypted": True,
-        "DeleteOnTermination": True,
-    }
+def settings(gib: int, account: AwsAccount) -> dict[str, Any]:
+    """What the account's settings say about every volume of this size."""
+    volume: dict[str, Any] = {"VolumeType": "gp3", "Encrypted": True}
     if account.kms_key_id is not None:
         volume["KmsKeyId"] = account.kms_key_id
     if account.disk_iops is not None:

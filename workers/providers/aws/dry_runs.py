@@ -21,6 +21,7 @@ from workers.providers.aws.errors import translated
 from workers.providers.aws.rights import (
     CREATE_PLACEMENT_GROUP,
     CREATE_SECURITY_GROUP,
+    CREATE_VOLUME,
     LAUNCH,
     READS_OF_EC2,
     READS_OF_RESERVATIONS,
@@ -95,6 +96,7 @@ def check_launch(
             checks.append(_launch(ec2, plan, _spec(smallest, image, installation), name))
     checks.append(_security_group(ec2, plan, _spec(min(offered, key=_size), image, installation)))
     checks.append(_placement_group(ec2, installation))
+    checks.append(_volume(ec2, offered[0].zone, installation))
     return checks
 
 
@@ -163,3 +165,11 @@ def _placement_group(ec2: "EC2Client", installation: str) -> AccountCheck:
     if answer.code == ALLOWED or isinstance(answer, _PERMITTED):
         return passed(CheckSubject.RIGHT, CREATE_PLACEMENT_GROUP)
     return refused(CheckSubject.RIGHT, CREATE_PLACEMENT_GROUP, answer, grant(CREATE_PLACEMENT_GROUP))
+
+
+def _volume(ec2: "EC2Client", zone: str, installation: str) -> AccountCheck:
+    tagged: Any = {"ResourceType": "volume", "Tags": resource_tags.to_list({INSTALLATION: installation})}
+    answer = ask(ec2.create_volume, AvailabilityZone=zone, Size=1, VolumeType="gp3", TagSpecifications=[tagged])
+    if answer.code == ALLOWED or isinstance(answer, _PERMITTED):
+        return passed(CheckSubject.RIGHT, CREATE_VOLUME)
+    return refused(CheckSubject.RIGHT, CREATE_VOLUME, answer, grant(CREATE_VOLUME))

@@ -35,7 +35,7 @@ def of_leases(ec2: "EC2Client", region: str, installation: str, lease_ids: Seque
     """Leftover resources of these leases, or of the whole installation when None; `in_use` while a VM uses them."""
     for filters in _filters(installation, lease_ids):
         for page in pages(ec2, "describe_volumes", Filters=filters):
-            yield from (_volume(volume, region) for volume in part(page, "Volumes") if volume["State"] not in _GOING)
+            yield from (_volume(disk, region) for disk in part(page, "Volumes") if _belongs_to_vm(disk))
         for page in pages(ec2, "describe_network_interfaces", Filters=filters):
             yield from (_interface(interface, region) for interface in part(page, "NetworkInterfaces"))
         with translated():
@@ -72,6 +72,11 @@ def _filters(installation: str, lease_ids: Sequence[str] | None) -> "Iterator[li
         return
     for chunk in chunks(lease_ids, FILTER_VALUES):
         yield [ours, resource_tags.tagged(tags.LEASE, *chunk)]
+
+
+def _belongs_to_vm(disk: Any) -> bool:
+    """Whether a VM made the disk, and it is not being deleted. A volume of a tenant outlives VMs."""
+    return disk["State"] not in _GOING and tags.VOLUME not in resource_tags.to_dict(disk.get("Tags"))
 
 
 def _volume(volume: Any, region: str) -> Leftover:

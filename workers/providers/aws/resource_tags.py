@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from app.domain.tags import INSTALLATION, NAME, OwnerTags, batch_tags
+from app.domain.tags import INSTALLATION, NAME, OwnerTags, batch_tags, volume_tags
 from app.settings import AccountSettings
 from app.settings.account_tags import TagRules
 from workers.providers.common.tags import (
@@ -21,7 +21,7 @@ from workers.providers.common.tags import (
     unescaped,
     with_labels,
 )
-from workers.providers.types import LaunchSpec
+from workers.providers.types import LaunchSpec, NewVolume
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2.type_defs import FilterTypeDef
@@ -80,6 +80,12 @@ def of_shared(spec: LaunchSpec, account: AccountSettings) -> dict[str, str]:
 def of_installation(spec: LaunchSpec, account: AccountSettings) -> dict[str, str]:
     """The tags of what all VMs of the installation share: it belongs to no lease and no tenant."""
     return combine([{INSTALLATION: spec.owner.installation}, account.tags], _MOST_TAGS)
+
+
+def of_volume(new: NewVolume, account: AccountSettings) -> dict[str, str]:
+    """The tags of a disk that outlives VMs."""
+    ours = {NAME: _value(new.name), **volume_tags(new.installation, new.tenant_id, new.volume_id)}
+    return combine([ours, account.tags], _MOST_TAGS)
 
 
 def of_slot(owner: OwnerTags, name: str | None) -> dict[str, str]:

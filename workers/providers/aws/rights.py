@@ -26,10 +26,12 @@ READS_OF_RESERVATIONS = ("ec2:DescribeCapacityReservations",)
 RUN_INSTANCES = "ec2:RunInstances"
 CREATE_SECURITY_GROUP = "ec2:CreateSecurityGroup"
 CREATE_PLACEMENT_GROUP = "ec2:CreatePlacementGroup"
-LAUNCH = (RUN_INSTANCES, CREATE_SECURITY_GROUP, CREATE_PLACEMENT_GROUP)
+CREATE_VOLUME = "ec2:CreateVolume"
+LAUNCH = (RUN_INSTANCES, CREATE_SECURITY_GROUP, CREATE_PLACEMENT_GROUP, CREATE_VOLUME)
 """By a call with `DryRun` and the parameters of a launch."""
 
 OWN_RESOURCES = (
+    "ec2:AttachVolume",
     "ec2:AuthorizeSecurityGroupEgress",
     "ec2:AuthorizeSecurityGroupIngress",
     "ec2:CreateTags",

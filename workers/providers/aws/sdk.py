@@ -33,7 +33,7 @@ READ: Mapping[str, frozenset[str]] = {
         }
     ),
     "InstanceBlockDeviceMapping": frozenset({"Ebs"}),
-    "EbsInstanceBlockDevice": frozenset({"VolumeId"}),
+    "EbsInstanceBlockDevice": frozenset({"DeleteOnTermination", "VolumeId"}),
     "InstanceNetworkInterface": frozenset({"NetworkInterfaceId"}),
 }
 """Members that are read, of the shapes that stand in answers alone; all others are whole."""

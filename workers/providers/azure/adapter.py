@@ -34,6 +34,7 @@ from workers.providers.azure.clients import AzureClients, Group
 from workers.providers.azure.errors import translated
 from workers.providers.azure.registrations import SUBSCRIPTION_API
 from workers.providers.azure.settings import AzureAccount
+from workers.providers.azure.volumes import AzureVolumes
 from workers.providers.common.images import configured_image, no_image
 from workers.providers.common.single import SingleLaunches
 from workers.providers.common.tags import belongs
@@ -77,7 +78,7 @@ a second.
 """
 
 
-class AzureProvider(SingleLaunches):
+class AzureProvider(AzureVolumes, SingleLaunches):
     """See `Provider` for the contract. The constructor makes no call. Any thread may call any method."""
 
     limits = LIMITS

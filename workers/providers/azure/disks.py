@@ -12,6 +12,9 @@ from workers.providers.azure.settings import AzureAccount
 from workers.providers.types import LaunchSpec
 
 _DATA_LUN = 0
+FIRST_VOLUME_LUN = _DATA_LUN + 1
+KEPT = "Detach"
+"""The delete option of a disk that outlives the VM."""
 
 
 def plan(spec: LaunchSpec, account: AzureAccount, vm_name: str) -> dict[str, Any]:
@@ -43,9 +46,9 @@ def plan(spec: LaunchSpec, account: AzureAccount, vm_name: str) -> dict[str, Any
 
 
 def ids_of(vm: Document) -> Iterator[str]:
-    """Resource ids of a VM's disks; none before Azure has created them."""
+    """Resource ids of the disks that end with a VM; none before Azure has created them."""
     storage = part(vm, "properties", "storageProfile")
     for disk in (storage.get("osDisk") or {}, *(storage.get("dataDisks") or ())):
         disk_id = (disk.get("managedDisk") or {}).get("id")
-        if disk_id:
+        if disk_id and disk.get("deleteOption") != KEPT:
             yield disk_id

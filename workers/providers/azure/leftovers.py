@@ -5,6 +5,7 @@ from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 import structlog
 
 from app.domain.tags import INSTALLATION, LEASE
+from app.domain.tags import VOLUME as TENANT_VOLUME
 from workers.providers.azure import firewall, groups, listings, names, resource_tags
 from workers.providers.azure.calls import Document, part
 from workers.providers.azure.clients import Group
@@ -45,7 +46,7 @@ def of_leases(group: Group, region: str, installation: str, lease_ids: Sequence[
     """Leftover resources of these leases, or of the whole installation when None.
 
     A resource is `in_use` while another resource uses it. The network security group that all VMs of the installation
-    share names no lease. It stays.
+    share names no lease. It stays, and so does a volume of a tenant.
     """
     leases = None if lease_ids is None else frozenset(lease_ids)
     named: set[str] = set()
@@ -54,7 +55,7 @@ def of_leases(group: Group, region: str, installation: str, lease_ids: Sequence[
             named.update(groups.references(document))
         tags = resource_tags.read(document.get("tags"))
         here = part(document, "location").lower() == region and tags.get(INSTALLATION) == installation
-        stays = kind == GROUP and LEASE not in tags
+        stays = (kind == GROUP and LEASE not in tags) or TENANT_VOLUME in tags
         if here and not stays and (leases is None or tags.get(LEASE) in leases):
             in_use = _KINDS[kind][1](document) if kind in _KINDS else _is_shared_in_use(document, named)
             free = kind == GROUP or kind in _SHARED

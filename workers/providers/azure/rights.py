@@ -20,6 +20,7 @@ RIGHTS = (
     "Microsoft.Compute/virtualMachines/instanceView/read",
     "Microsoft.Compute/virtualMachines/write",
     "Microsoft.Compute/virtualMachines/delete",
+    "Microsoft.Compute/virtualMachines/attachDetachDataDisks/action",
     "Microsoft.Compute/virtualMachines/restart/action",
     "Microsoft.Compute/virtualMachines/retrieveBootDiagnosticsData/action",
     "Microsoft.Compute/disks/read",

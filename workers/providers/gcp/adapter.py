@@ -36,6 +36,7 @@ from workers.providers.gcp.clients import GcpClients
 from workers.providers.gcp.prices import GooglePrices
 from workers.providers.gcp.sdk import ProjectsClient
 from workers.providers.gcp.settings import GcpAccount
+from workers.providers.gcp.volumes import GcpVolumes
 from workers.providers.types import (
     BatchLaunched,
     BatchResult,
@@ -79,7 +80,7 @@ most 1,000 VMs.
 _LIST_SECONDS = 300.0
 
 
-class GcpProvider:
+class GcpProvider(GcpVolumes):
     """See `Provider` for the contract. The constructor makes no call. Any thread may call any method."""
 
     limits = LIMITS

@@ -29,7 +29,7 @@ def renew(clients: GcpClients, region: str, vm_ids: Sequence[str], deadline: dat
 
 
 def write(clients: GcpClients, region: str, labels: Mapping[str, Mapping[str, str]]) -> BatchResult:
-    """Adds labels, given by VM id, to VMs and to their disks.
+    """Adds labels, given by VM id, to VMs and to the disks that end with them.
 
     Labels are replaced as a whole, under the fingerprint of those that were read: OutcomeUnknown when somebody else has changed
     them meanwhile.
@@ -46,7 +46,12 @@ def write(clients: GcpClients, region: str, labels: Mapping[str, Mapping[str, st
         return True
 
     vms = each(labels, label)
-    held = {f"{by_id[vm][0].zone}/{last(disk.source)}": vm for vm in vms.done for disk in by_id[vm][1].disks}
+    held = {
+        f"{by_id[vm][0].zone}/{last(disk.source)}": vm
+        for vm in vms.done
+        for disk in by_id[vm][1].disks
+        if disk.auto_delete
+    }
     disks, unlisted = _disks(clients, held)
 
     def label_disk(place: str) -> bool:

@@ -50,7 +50,7 @@ def _filters(installation: str, lease_ids: Sequence[str] | None) -> Iterator[str
 def _disks(scope: Any, zone: str, region: str, installation: str) -> Iterator[Leftover]:
     for disk in scope.disks:
         ours = disk.labels.get(tags.INSTALLATION) == resource_tags.exact(installation)
-        if ours and disk.status != _GOING:
+        if ours and disk.status != _GOING and tags.VOLUME not in disk.labels:
             yield _disk(disk, zone, region)
 
 

@@ -30,7 +30,9 @@ from google.cloud.compute_v1.services.reservations import ReservationsClient  # 
 from google.cloud.compute_v1.services.resource_policies import ResourcePoliciesClient  # noqa: E402
 from google.cloud.compute_v1.services.zone_operations import ZoneOperationsClient  # noqa: E402
 from google.cloud.compute_v1.types.compute import (  # noqa: E402
+    AttachedDisk,
     BulkInsertInstanceResource,
+    CustomerEncryptionKey,
     Disk,
     Firewall,
     Instance,
@@ -44,7 +46,9 @@ from google.cloud.compute_v1.types.compute import (  # noqa: E402
 
 __all__ = [
     "AcceleratorTypesClient",
+    "AttachedDisk",
     "BulkInsertInstanceResource",
+    "CustomerEncryptionKey",
     "Disk",
     "DisksClient",
     "Firewall",

@@ -4,7 +4,7 @@ A backend that cannot show something says so as data (`Power` -> reason); the ca
 run against that backend.
 """
 
-from tests.workers.providers.contract import batches, belongings, ending, groups, handling, launching, looking
+from tests.workers.providers.contract import batches, belongings, ending, groups, handling, launching, looking, volumes
 from tests.workers.providers.contract.backend import Backend, Inbound, Power
 from tests.workers.providers.contract.cases import NETWORKS, Case, await_state, cases, launch, listed, look, wish
 
@@ -26,5 +26,6 @@ __all__ = [
     "listed",
     "look",
     "looking",
+    "volumes",
     "wish",
 ]
