@@ -14,6 +14,9 @@ MOST_ALONE = 13_500
 MOST_IN_GROUP = 10_000
 """The same for a member of a group, whose user data contain the program of the group too."""
 
+VOLUMES = 1_500
+"""Bytes fewer for a lease with volumes: the program that mounts up to eight of them, and their paths."""
+
 TOO_LONG = "InvalidUserData.TooLong"
 """Code of the error that gpulease raises before any call when script and keys do not fit into a launch."""
 
@@ -28,9 +31,11 @@ def boot_size(script: str | None, keys: Sequence[str]) -> int:
     return len(gzip.compress(quopri.encodestring(text.encode()), mtime=0))
 
 
-def check_boot_size(script: str | None, keys: Sequence[str], *, in_group: bool) -> None:
+def check_boot_size(script: str | None, keys: Sequence[str], *, in_group: bool, has_volumes: bool) -> None:
     """Raises ValueError when not every cloud can launch a VM with this script and these keys."""
     most, where = (MOST_IN_GROUP, " in a group") if in_group else (MOST_ALONE, "")
+    if has_volumes:
+        most, where = most - VOLUMES, f"{where} with volumes"
     size = boot_size(script, keys)
     if size > most:
         raise ValueError(

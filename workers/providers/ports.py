@@ -78,7 +78,10 @@ class Catalogue(Protocol):
         ...
 
     def disk_kinds(self) -> Mapping[str, str]:
-        """The kind of the network disks that VMs get, by instance type. `*`: every other type. Makes no call."""
+        """The kind of the network disks that VMs get, by instance type. `*`: every other type, and volumes.
+
+        Makes no call.
+        """
         ...
 
     @call(verified=False, of_vms=False)

@@ -94,7 +94,7 @@ class DiskState(StrEnum):
 class NewVolume:
     """A disk to create. `volume_id`: the row's id, from which the token or the name of the disk is derived.
 
-    `kind`: the cloud's name of the disk type, as in `disk_kinds`.
+    `kind`: the cloud's name of the disk type, `*` in `disk_kinds`.
     """
 
     volume_id: str

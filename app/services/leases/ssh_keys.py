@@ -28,7 +28,12 @@ async def with_ssh_keys(
     """
     resolved = await _resolved(connection, new, tenant_id, key_id)
     try:
-        check_boot_size(resolved.startup_script, resolved.request.ssh_public_keys, in_group=in_group)
+        check_boot_size(
+            resolved.startup_script,
+            resolved.request.ssh_public_keys,
+            in_group=in_group,
+            has_volumes=False,
+        )
     except ValueError as error:
         raise InvalidRequest(errors=[FieldError("#/body/startup_script", str(error))]) from None
     return resolved

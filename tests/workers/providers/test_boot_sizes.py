@@ -6,12 +6,16 @@ import string
 from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
 
-from app.domain.boot_sizes import MOST_ALONE, MOST_IN_GROUP, boot_size, check_boot_size
+from app.domain.boot_sizes import MOST_ALONE, MOST_IN_GROUP, VOLUMES, boot_size, check_boot_size
 from app.domain.ssh_keys import LARGEST_SSH_KEYS, LONGEST_SSH_COMMENT, check_total, normal_form
+from app.domain.volumes import LONGEST_PATH
+
+MOST_OF_LEASE = 8
 from app.services.leases.requests import LARGEST_STARTUP_SCRIPT, checked_script
 from cloudsim.user_data import first_boot
 from tests.workers.providers.samples import GROUP, spec
@@ -19,7 +23,7 @@ from workers.providers.aws import userdata as aws
 from workers.providers.azure import userdata as azure
 from workers.providers.common import agent, slot_tokens
 from workers.providers.gcp import userdata as gcp
-from workers.providers.types import AgentConfig, HostKeyReport, LaunchSpec
+from workers.providers.types import AgentConfig, HostKeyReport, LaunchSpec, VolumeSpec
 
 URL = "https://gpulease.research-computing.faculty.university.example/apis/gpulease"
 AGENT = AgentConfig(token="0123456789abcdef" * 4, url=URL, benchmark=True, sample_seconds=30)
@@ -64,7 +68,13 @@ KEYS = {
 
 
 def launched(
-    script: str | None, keys: tuple[str, ...], *, group: bool, batch: bool, config: AgentConfig | None
+    script: str | None,
+    keys: tuple[str, ...],
+    *,
+    group: bool,
+    batch: bool,
+    config: AgentConfig | None,
+    volumes: tuple[VolumeSpec, ...] = (),
 ) -> LaunchSpec:
     made = spec(
         startup_script=script,
@@ -72,25 +82,27 @@ def launched(
         host_keys=HostKeyReport(url=f"{URL}/v1/host-keys", token="f" * 64),
         agent=config,
         group=replace(GROUP, hosts_url=f"{URL}/v1/group-hosts") if group else None,
+        volumes=volumes,
     )
     return slot_tokens.shared(replace(made, slot_secret="0123456789abcdef" * 4)) if batch else made
 
 
-def is_taken(script: str, keys: tuple[str, ...], *, group: bool) -> bool:
+def is_taken(script: str, keys: tuple[str, ...], *, group: bool, volumes: bool = False) -> bool:
     """Whether the API takes the script beside these keys."""
     try:
         checked_script(script)
-        check_boot_size(script, keys, in_group=group)
+        check_boot_size(script, keys, in_group=group, has_volumes=volumes)
     except ValueError:
         return False
     return True
 
 
-def longest(letters: str, keys: tuple[str, ...], *, group: bool) -> str:
+def longest(letters: str, keys: tuple[str, ...], *, group: bool, volumes: bool = False) -> str:
     """The longest script of such letters that the API takes."""
     text = "#!/bin/sh\n" + "".join(random.Random(7).choices(letters, k=LARGEST_STARTUP_SCRIPT))
     lengths = range(10, len(text))
-    return text[: lengths[bisect_right(lengths, False, key=lambda n: not is_taken(text[:n], keys, group=group)) - 1]]
+    taken = partial(is_taken, keys=keys, group=group, volumes=volumes)
+    return text[: lengths[bisect_right(lengths, False, key=lambda n: not taken(text[:n])) - 1]]
 
 
 @pytest.mark.parametrize("group", [False, True], ids=["lease", "group"])
@@ -122,6 +134,26 @@ def test_the_limits_leave_little_of_ec2s_room_unused(group: bool, most: int) -> 
     assert 100 < left < 1000
 
 
+def mounts(cloud_id: Callable[[], str]) -> tuple[VolumeSpec, ...]:
+    """As many volumes as a lease may have, at paths as long as they may be, which do not compress."""
+    letters = string.ascii_letters + string.digits + "._-"
+    paths = ["/" + "".join(SEEDS.choices(letters, k=LONGEST_PATH - 1)) for _ in range(MOST_OF_LEASE)]
+    return tuple(VolumeSpec(cloud_id=cloud_id(), path=path, index=index) for index, path in enumerate(paths))
+
+
+@pytest.mark.parametrize("group", [False, True], ids=["lease", "group"])
+@pytest.mark.parametrize("keys", KEYS)
+def test_volumes_fit_beside_the_largest_script_that_is_taken_with_them(keys: str, group: bool) -> None:
+    script = longest(PRINTABLE, KEYS[keys], group=group, volumes=True)
+    volumes = mounts(lambda: f"vol-0{SEEDS.getrandbits(64):016x}")
+    made = launched(script, KEYS[keys], group=group, batch=False, config=AGENT, volumes=volumes)
+    for pack in PACKED.values():
+        pack(made)  # raises InvalidSpec for a text that is too long
+    without = launched(script, KEYS[keys], group=group, batch=False, config=replace(AGENT, url=None))
+    size = len(aws.unpacked(aws.packed(replace(without, volumes=volumes)))) - len(aws.unpacked(aws.packed(without)))
+    assert VOLUMES - 300 < size < VOLUMES
+
+
 @pytest.mark.parametrize("keys", KEYS)
 def test_keys_alone_always_fit(keys: str) -> None:
     """So that the refusal may name the script as what is too long."""
@@ -139,4 +171,4 @@ def test_the_refusal_names_the_size_the_limit_and_what_to_do() -> None:
     text = "#!/bin/sh\n" + "".join(random.Random(7).choices(PRINTABLE, k=12_000))
     size = boot_size(text, KEYS["as many as there may be"])
     with pytest.raises(ValueError, match=rf"has {size} bytes.*{MOST_ALONE} are the most: let the script fetch"):
-        check_boot_size(text, KEYS["as many as there may be"], in_group=False)
+        check_boot_size(text, KEYS["as many as there may be"], in_group=False, has_volumes=False)

@@ -4,7 +4,7 @@ import base64
 
 from workers.providers.aws import shutdown_timer
 from workers.providers.common import cloud_init
-from workers.providers.types import LaunchSpec
+from workers.providers.types import LaunchSpec, VolumeSpec
 
 LIMIT = 16 * 1024
 """Bytes before EC2's own base64 (EC2 user guide, "Run commands when you launch an EC2 instance")."""
@@ -17,7 +17,7 @@ return ask("GET", "{_METADATA}/meta-data/ami-launch-index", "X-aws-ec2-metadata-
 
 def packed(spec: LaunchSpec) -> str:
     """Compressed and in base64, to be stored as JSON. Raises InvalidSpec for a malformed key or when it is too long."""
-    return cloud_init.packed(spec, shutdown_timer.cloud_config(), LIMIT, slot=_SLOT)
+    return cloud_init.packed(spec, shutdown_timer.cloud_config(), LIMIT, device=_device, slot=_SLOT)
 
 
 def unpacked(text: str) -> bytes:
@@ -27,4 +27,9 @@ def unpacked(text: str) -> bytes:
 
 def render(spec: LaunchSpec) -> str:
     """The message, ASCII, the same for the same spec. Raises InvalidSpec for a malformed key."""
-    return cloud_init.render(spec, shutdown_timer.cloud_config(), slot=_SLOT)
+    return cloud_init.render(spec, shutdown_timer.cloud_config(), device=_device, slot=_SLOT)
+
+
+def _device(volume: VolumeSpec) -> str:
+    """By the serial number of the NVMe device, which is the volume's id (EBS user guide, "Identify the EBS device")."""
+    return f"/dev/disk/by-id/nvme-Amazon_Elastic_Block_Store_{volume.cloud_id.replace('-', '')}"

@@ -9,10 +9,10 @@ from typing import Any
 from workers.providers.azure import names
 from workers.providers.azure.calls import Document, part
 from workers.providers.azure.settings import AzureAccount
-from workers.providers.types import LaunchSpec
+from workers.providers.types import LaunchSpec, VolumeSpec
 
 _DATA_LUN = 0
-FIRST_VOLUME_LUN = _DATA_LUN + 1
+_FIRST_VOLUME_LUN = _DATA_LUN + 1
 KEPT = "Detach"
 """The delete option of a disk that outlives the VM."""
 
@@ -43,6 +43,11 @@ def plan(spec: LaunchSpec, account: AzureAccount, vm_name: str) -> dict[str, Any
         "managedDisk": managed,
     }
     return {"osDisk": os_disk, "dataDisks": [data_disk]}
+
+
+def volume_lun(volume: VolumeSpec) -> int:
+    """The LUN of a volume in its VM."""
+    return _FIRST_VOLUME_LUN + volume.index
 
 
 def ids_of(vm: Document) -> Iterator[str]:

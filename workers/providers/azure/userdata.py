@@ -3,8 +3,9 @@
 import base64
 import hashlib
 
+from workers.providers.azure.disks import volume_lun
 from workers.providers.common import cloud_init
-from workers.providers.types import LaunchSpec
+from workers.providers.types import LaunchSpec, VolumeSpec
 
 LIMIT = 65_535 // 4 * 3
 """Bytes whose base64 fits (Compute API, `osProfile.customData`: 65,535)."""
@@ -14,7 +15,7 @@ _TAKEN = ("ssh-rsa ", "ssh-ed25519 ")
 
 def packed(spec: LaunchSpec) -> str:
     """As `osProfile.customData` takes it. Raises InvalidSpec for a malformed key or when it is too long."""
-    return cloud_init.packed(spec, {}, LIMIT)
+    return cloud_init.packed(spec, {}, LIMIT, device=_device)
 
 
 def login_keys(spec: LaunchSpec) -> list[str]:
@@ -30,3 +31,8 @@ def _nobodys(token: str) -> str:
     parts = (b"ssh-ed25519", hashlib.sha256(f"nobody/{token}".encode()).digest())
     blob = b"".join(len(field).to_bytes(4) + field for field in parts)
     return f"ssh-ed25519 {base64.b64encode(blob).decode()} nobody"
+
+
+def _device(volume: VolumeSpec) -> str:
+    """By the LUN (Azure docs, "Troubleshoot Linux VM device name changes")."""
+    return f"/dev/disk/azure/scsi1/lun{volume_lun(volume)}"

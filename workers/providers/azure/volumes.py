@@ -101,7 +101,7 @@ class AzureVolumes:
         name = part(instances.require(group, vm_id), "name")
         disk = {
             "diskId": f"{group.id}/providers/Microsoft.Compute/disks/{names.split(volume.cloud_id)[0]}",
-            "lun": disks.FIRST_VOLUME_LUN + volume.index,
+            "lun": disks.volume_lun(volume),
             "caching": "None",
             "deleteOption": disks.KEPT,
         }

@@ -15,7 +15,7 @@ from email.policy import EmailPolicy
 from typing import Any
 
 from app.domain.boot_sizes import TOO_LONG
-from workers.providers.common import agent, group_node, host_keys, slot_tokens, ssh_keys
+from workers.providers.common import agent, group_node, host_keys, slot_tokens, ssh_keys, volumes
 from workers.providers.errors import InvalidSpec
 from workers.providers.types import LaunchSpec
 
@@ -26,14 +26,14 @@ STARTUP_SCRIPT = "/var/lib/gpulease/startup-script"
 _POLICY = EmailPolicy(linesep="\n", max_line_length=900)
 
 
-def packed(spec: LaunchSpec, own: Mapping[str, Any], limit: int, *, slot: str = "") -> str:
+def packed(spec: LaunchSpec, own: Mapping[str, Any], limit: int, *, device: volumes.Device, slot: str = "") -> str:
     """`render`, compressed and in base64, to be stored as JSON. `limit`: most bytes before that base64.
 
     The agent's program is in it if it fits; else a loader, which needs a URL; else nothing of the agent. Raises InvalidSpec for a malformed key or when it is too long.
     """
     data = b""
     for delivery in agent.deliveries(spec.agent):
-        data = gzip.compress(render(spec, own, delivery, slot=slot).encode("ascii"), mtime=0)
+        data = gzip.compress(render(spec, own, delivery, device=device, slot=slot).encode("ascii"), mtime=0)
         if len(data) <= limit:
             break
     if len(data) > limit:
@@ -48,19 +48,24 @@ def render(
     own: Mapping[str, Any],
     delivery: agent.Delivery = agent.Delivery.EMBEDDED,
     *,
+    device: volumes.Device,
     slot: str = "",
 ) -> str:
     """The message, ASCII, the same for the same spec: SSH keys, host keys' report, agent, script, and the adapter's `own` config.
 
-    `own` may hold `write_files` and `runcmd`. `slot`: of a batch, see `slot_tokens.files`. Raises InvalidSpec for a malformed key.
+    `own` may hold `write_files` and `runcmd`. `slot`: of a batch, see `slot_tokens.files`. `device`: of a volume. Raises InvalidSpec for a malformed key.
     """
     message = EmailMessage(policy=_POLICY)
     message["MIME-Version"] = "1.0"
-    message.set_content(_cloud_config(spec, own, delivery, slot), subtype="cloud-config", cte="quoted-printable")
+    message.set_content(
+        _cloud_config(spec, own, delivery, slot, device), subtype="cloud-config", cte="quoted-printable"
+    )
     return message.as_string()
 
 
-def _cloud_config(spec: LaunchSpec, own: Mapping[str, Any], delivery: agent.Delivery, slot: str) -> str:
+def _cloud_config(
+    spec: LaunchSpec, own: Mapping[str, Any], delivery: agent.Delivery, slot: str, device: volumes.Device
+) -> str:
     """JSON is YAML; printable characters only, so that cloud-init's YAML reader takes it."""
     ssh_keys.check(spec.ssh_public_keys)
     files, commands = list(own.get("write_files", ())), list(own.get("runcmd", ()))
@@ -77,6 +82,8 @@ def _cloud_config(spec: LaunchSpec, own: Mapping[str, Any], delivery: agent.Deli
         # after the others, since it waits for the proof
         files += agent.files(spec.agent, delivery)
         commands += agent.commands(delivery)
+    files += volumes.files(spec, device)
+    commands += volumes.commands(spec)
     if spec.startup_script:
         # last: a script without end keeps nothing of ours waiting
         files.append(_script_file(spec.startup_script))

@@ -24,7 +24,7 @@ volume() {{
 n=0
 until [ -b "$1" ]; do n=$((n+1)); [ $n -lt 3600 ] || return; sleep 1; done
 blkid -p "$1"
-[ $? != 2 ] || cmp -sn 1048576 "$1" /dev/zero && mkfs.ext4 -q "$1"
+[ $? = 2 ] && cmp -sn 1048576 "$1" /dev/zero && mkfs.ext4 -q "$1"
 mkdir -p "$2"
 grep -q "^$1 " /etc/fstab || echo "$1 $2 auto nofail 0 2" >>/etc/fstab
 mount "$2" && chown {USER}: "$2"

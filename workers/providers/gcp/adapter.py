@@ -78,6 +78,7 @@ most 1,000 VMs.
 
 
 _LIST_SECONDS = 300.0
+_VOLUME_KIND = "pd-balanced"
 
 
 class GcpProvider(GcpVolumes):
@@ -118,11 +119,11 @@ class GcpProvider(GcpVolumes):
         return {(name, market): price for (place, name, market), price in listed.items() if place == region}
 
     def disk_kinds(self) -> Mapping[str, str]:
-        """The account's disk type, or the type that each machine type boots from."""
+        """The account's disk type, or the type that each machine type boots from, and Balanced PD for volumes."""
         chosen = self._account.disk_type
         if chosen is not None:
             return {"*": chosen}
-        return {name: machine.boot_disk for name, machine in catalogue.load().machines.items()}
+        return {"*": _VOLUME_KIND, **{name: machine.boot_disk for name, machine in catalogue.load().machines.items()}}
 
     def part_prices(self, region: str) -> Mapping[str, PartPrice]:
         """Of disks without extra IOPS or throughput, and of the external address of a standard VM."""

@@ -7,7 +7,7 @@ import base64
 import shlex
 
 from app.domain.boot_sizes import TOO_LONG
-from workers.providers.common import agent, group_node, host_keys, slot_tokens, ssh_keys
+from workers.providers.common import agent, group_node, host_keys, slot_tokens, ssh_keys, volumes
 from workers.providers.errors import InvalidSpec
 from workers.providers.gcp import resource_tags
 from workers.providers.types import LaunchSpec
@@ -80,6 +80,8 @@ def script(spec: LaunchSpec) -> str:
         # last, since it waits for the proof
         files += agent.files(spec.agent, agent.Delivery.EMBEDDED)
         commands += agent.commands(agent.Delivery.EMBEDDED)
+    files += volumes.files(spec, lambda volume: f"/dev/disk/by-id/google-{volumes.device_name(volume)}")
+    commands += volumes.commands(spec)
     parts += [_put(file.get("permissions", "0644"), shlex.quote(file["path"]), file["content"]) for file in files]
     parts += [shlex.join(command) + "\n" for command in commands if files]
     parts.append(_READY)

@@ -135,7 +135,7 @@ class GcpVolumes:
                 zone=vm.zone,
                 instance=vm.number,
                 attached_disk_resource=AttachedDisk(
-                    source=source, device_name=device_name(volume.index), auto_delete=False, mode="READ_WRITE"
+                    source=source, device_name=device_name(volume), auto_delete=False, mode="READ_WRITE"
                 ),
             )
         )

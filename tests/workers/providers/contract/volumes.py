@@ -17,8 +17,7 @@ from workers.providers.types import CloudVolume, DiskState, NewVolume, Vm, Volum
 
 
 def new(backend: Backend, letter: str = "a", **changes: Any) -> NewVolume:
-    """A volume that this backend can make, in the kind that its VMs of the type have."""
-    kinds = backend.provider.disk_kinds()
+    """A volume that this backend can make."""
     made = NewVolume(
         volume_id=f"vol_01kb{letter * 22}",
         tenant_id=TenantId("tenant_a"),
@@ -26,7 +25,7 @@ def new(backend: Backend, letter: str = "a", **changes: Any) -> NewVolume:
         name="datasets",
         zone=backend.zone,
         size_gib=100,
-        kind=kinds.get(backend.instance_type) or kinds["*"],
+        kind=backend.provider.disk_kinds()["*"],
     )
     return replace(made, **changes)
 
@@ -55,7 +54,9 @@ def mount(volume: CloudVolume, index: int = 0) -> VolumeSpec:
 def attached(backend: Backend, vm: Vm, *mounts: VolumeSpec) -> None:
     await_state(backend, vm.id, VmState.RUNNING)
     for volume in mounts:
-        wait_until(lambda volume=volume: backend.provider.attach_volume(backend.region, vm.id, volume), timeout=PATIENCE)
+        wait_until(
+            lambda volume=volume: backend.provider.attach_volume(backend.region, vm.id, volume), timeout=PATIENCE
+        )
 
 
 def listed(backend: Backend) -> list[CloudVolume]:
