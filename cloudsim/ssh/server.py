@@ -13,6 +13,7 @@ import asyncssh
 from cloudsim.host_keys import private_key
 from cloudsim.ssh import shell
 from cloudsim.ssh.guest import Guest, guest
+from cloudsim.ssh.mounts import Mounts
 from cloudsim.world import Vm, World
 
 SHARED_ADDRESS = "127.0.0.1"
@@ -203,4 +204,5 @@ def _facts(vm: Vm, user: str, world: World) -> shell.Facts:
         memory_mib=machine.memory_mib,
         gpu=machine.gpu,
         uptime_seconds=world.now - vm.launched_at,
+        files=Mounts(world, vm),
     )

@@ -1,16 +1,32 @@
-"""The shell of a simulated VM: a few commands that read facts of the VM. It starts no process on this machine. Pure."""
+"""The shell of a simulated VM: a few commands that read facts of the VM, and files, which exist on its volumes alone.
+
+It starts no process on this machine.
+"""
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Protocol
 
 from cloudsim.world import Gpu
 
 NOT_FOUND = 127
 _WRONG_USE = 2
 _MOST = 255
+_REDIRECTION = ">"
+_NO_FILE = "No such file or directory (simulated: files exist on volumes alone)"
+
+
+class Files(Protocol):
+    """The files of a VM."""
+
+    def read(self, path: str) -> str | None:
+        """The text of a file, or None."""
+
+    def write(self, path: str, text: str) -> bool:
+        """Whether the path can be written. It then holds the text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +42,7 @@ class Facts:
     memory_mib: int
     gpu: Gpu
     uptime_seconds: float
+    files: Files
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +70,7 @@ def prompt(facts: Facts) -> str:
 
 
 def run(line: str, facts: Facts) -> Result:
-    """Runs one line: one command and its arguments."""
+    """Runs one line: one command and its arguments. `> PATH` at the end writes the output into a file."""
     try:
         words = shlex.split(line)
     except ValueError as error:
@@ -64,7 +81,12 @@ def run(line: str, facts: Facts) -> Result:
     if command is None:
         known = ", ".join(sorted(_COMMANDS))
         return Result(error=f"{words[0]}: not part of the simulation. Commands: {known}\n", status=NOT_FOUND)
-    return command(words[1:], facts)
+    if words[-2:-1] != [_REDIRECTION]:
+        return command(words[1:], facts)
+    result = command(words[1:-2], facts)
+    if not facts.files.write(words[-1], result.output):
+        return Result(error=f"{words[-1]}: {_NO_FILE}\n", status=1)
+    return replace(result, output="")
 
 
 def _nvidia_smi(words: list[str], facts: Facts) -> Result:
@@ -96,6 +118,13 @@ def _cloud_init(_words: list[str], _facts: Facts) -> Result:
     return Result("status: done (simulated: no start-up script runs here)\n")
 
 
+def _cat(words: list[str], facts: Facts) -> Result:
+    texts = {path: facts.files.read(path) for path in words}
+    missing = [path for path, text in texts.items() if text is None]
+    error = "".join(f"cat: {path}: {_NO_FILE}\n" for path in missing)
+    return Result("".join(text for text in texts.values() if text is not None), error, status=int(bool(missing)))
+
+
 def _sudo(words: list[str], facts: Facts) -> Result:
     return run(shlex.join(words), facts)
 
@@ -109,6 +138,7 @@ def _status(number: int) -> Callable[[list[str], Facts], Result]:
 
 
 _COMMANDS: Mapping[str, Callable[[list[str], Facts], Result]] = {
+    "cat": _cat,
     "cloud-init": _cloud_init,
     "echo": lambda words, _: Result(" ".join(words) + "\n"),
     "exit": _exit,

@@ -6,11 +6,11 @@ from decimal import Decimal
 
 from app.domain.offerings import LISTED_MARKETS, Driver, InstanceType, Market
 from app.domain.tags import ATTEMPT, BATCH, DEADLINE, LEASE, OwnerTags
-from tests.simulation.batches import Batches
 from tests.simulation.calls import Process
 from tests.simulation.cloud import TYPES, Cloud, Machine, Violation, list_price
 from tests.simulation.machines import REGION, time_at
 from tests.simulation.scheduler import EPOCH
+from tests.simulation.volumes import Volumes
 from workers.providers.errors import CredentialsRejected
 from workers.providers.types import (
     BatchResult,
@@ -40,7 +40,7 @@ _OWNER = (LEASE, ATTEMPT, BATCH)
 _RATES = {"launch": CallRate(burst=5, per_second=1), "terminate": CallRate(burst=5, per_second=1)}
 
 
-class SimulatedProvider(Batches):
+class SimulatedProvider(Volumes):
     """One process's adapter of one account."""
 
     ssh_user = "ubuntu"
@@ -101,7 +101,7 @@ class SimulatedProvider(Batches):
         return self._call("prices", look)
 
     def disk_kinds(self) -> Mapping[str, str]:
-        return {}
+        return {"*": "disk"}
 
     def part_prices(self, region: str) -> Mapping[str, PartPrice]:
         return {}

@@ -6,7 +6,7 @@ It acts on the scheduler's clock and draws from its random numbers. The truth is
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from app.domain.leases import VmState
 from app.domain.offerings import LISTED_MARKETS, Gpu, Interconnect, Market
@@ -23,6 +23,9 @@ from workers.providers.errors import (
     Refused,
     TokenConflict,
 )
+
+if TYPE_CHECKING:
+    from tests.simulation.volumes import Disk
 
 ALIVE = (VmState.PENDING, VmState.RUNNING, VmState.STOPPED, VmState.ENDING)
 _TOKEN_LIFE = 86_400.0
@@ -167,6 +170,7 @@ class Cloud:
     makes: Callable[["Cloud", Machine], None]
     machines: dict[str, Machine] = field(default_factory=dict)
     things: dict[str, Thing] = field(default_factory=dict)
+    disks: dict[str, "Disk"] = field(default_factory=dict)
     empty_zones: set[str] = field(default_factory=set)
     room: dict[str, int] = field(default_factory=dict)
     prices: dict[tuple[str, Market], Decimal] = field(default_factory=dict)

@@ -5,6 +5,22 @@ import pytest
 from cloudsim.ssh import shell
 from cloudsim.world import Gpu
 
+
+class OneVolume:
+    """Files below /data."""
+
+    def __init__(self) -> None:
+        self.texts: dict[str, str] = {}
+
+    def read(self, path: str) -> str | None:
+        return self.texts.get(path)
+
+    def write(self, path: str, text: str) -> bool:
+        if path.startswith("/data/"):
+            self.texts[path] = text
+        return path in self.texts
+
+
 FACTS = shell.Facts(
     user="ubuntu",
     host="ip-172-31-0-4",
@@ -15,6 +31,7 @@ FACTS = shell.Facts(
     memory_mib=1_179_648,
     gpu=Gpu("A100", "NVIDIA", 8, 40_960),
     uptime_seconds=3.2,
+    files=OneVolume(),
 )
 
 
@@ -48,12 +65,25 @@ def test_some_commands_work(line: str, output: str, status: int) -> None:
     assert (result.output, result.status) == (output, status)
 
 
-@pytest.mark.parametrize("line", ["rm -rf /", "/bin/sh", "sudo bash", "bash -c id", "cat /etc/passwd"])
+@pytest.mark.parametrize("line", ["rm -rf /", "/bin/sh", "sudo bash", "bash -c id", "less /etc/passwd"])
 def test_other_commands_are_refused_by_name(line: str) -> None:
     result = shell.run(line, FACTS)
     assert result.status == shell.NOT_FOUND
-    assert "not part of the simulation. Commands: cloud-init" in result.error
+    assert "not part of the simulation. Commands: cat" in result.error
 
 
 def test_an_open_quote_is_an_error_of_the_line() -> None:
     assert shell.run("echo 'a", FACTS).status == 2
+
+
+def test_a_file_on_a_volume_is_written_and_read() -> None:
+    assert shell.run("echo epoch 7 > /data/checkpoint", FACTS) == shell.Result()
+    assert shell.run("cat /data/checkpoint", FACTS) == shell.Result("epoch 7\n")
+    assert shell.run("sudo cat /data/checkpoint /data/none", FACTS).output == "epoch 7\n"
+
+
+@pytest.mark.parametrize("line", ["cat /etc/passwd", "cat /data/none", "echo x > /etc/passwd"])
+def test_other_files_do_not_exist(line: str) -> None:
+    result = shell.run(line, FACTS)
+    assert (result.status, result.output) == (1, "")
+    assert "No such file" in result.error

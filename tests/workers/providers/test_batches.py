@@ -25,6 +25,7 @@ from tests.workers.providers.azure.accounts import GROUP, SUBSCRIPTION
 from tests.workers.providers.azure.accounts import account as azure_account
 from tests.workers.providers.gcp.accounts import account as gcp_account
 from tests.workers.providers.gcp.accounts import key_file
+from tests.workers.providers.contract import volumes
 from tests.workers.providers.samples import INSTALLATION, owner
 from workers.providers.aws.quotas import CODES as AWS_QUOTAS
 from workers.providers.aws.settings import AwsAccount
@@ -54,6 +55,9 @@ ONE_ITEM = {
     "find_batch",
     "console_output",
     "remove_leftover",
+    "create_volume",
+    "attach_volume",
+    "delete_volume",
     "events",
 }
 """Methods of the interface that are about one thing."""
@@ -71,6 +75,7 @@ NO_ITEM_OF_ITS_OWN = {
     ("gcp", "part_prices"): "one list of all SKUs",
     ("gcp", "prices"): "one list of all SKUs",
     ("gcp", "price_list"): "the same",
+    ("azure", "list_volumes"): "one list of the group",
     ("azure", "list"): "one list of the group; a VM whose state cannot be read: azure/test_vms.py",
     ("azure", "list_everywhere"): "one list of the subscription",
     ("azure", "interruptions"): "never asks",
@@ -295,6 +300,50 @@ def _listed(cloud: Cloud, ask: Callable[[], Iterator[ListingPage]]) -> tuple[Out
     cloud.fault(operation, "InternalError" if cloud.name == "aws" else None, times=None, region=hidden)
     code = "InternalError" if cloud.name == "aws" else None
     return listed(ask()), Outcome({PLACES[cloud.name]["zone"]}, {hidden: code})
+
+
+def _volume(cloud: Cloud, letter: str, zone: str | None = None) -> str:
+    new = volumes.new_volume(cloud.provider, zone or PLACES[cloud.name]["zone"], letter)
+    return cloud.provider.create_volume(cloud.region, new).id
+
+
+@case("get_volumes", "aws")
+def get_volumes_where_one_portion_refuses(cloud: Cloud) -> tuple[Outcome, Outcome]:
+    hidden = [f"vol-{n:017x}" for n in range(PORTION)]
+    seen = _volume(cloud, "a")
+    cloud.fault("DescribeVolumes", "InternalError")
+    told = read(lambda: cloud.provider.get_volumes(cloud.region, [*hidden, seen]))
+    return told, Outcome({seen}, {hidden[0]: "InternalError"})
+
+
+@case("get_volumes", "gcp")
+def get_volumes_where_one_zone_refuses(cloud: Cloud) -> tuple[Outcome, Outcome]:
+    hidden, seen = _volume(cloud, "a"), _volume(cloud, "b", OTHER_ZONES["gcp"])
+    zone = PLACES["gcp"]["zone"]
+    cloud.fault("disks.list", "backendError", times=None, region=zone)
+    return read(lambda: cloud.provider.get_volumes(cloud.region, [hidden, seen])), Outcome(
+        {seen}, {zone: "backendError"}
+    )
+
+
+@case("get_volumes", "azure")
+def get_volumes(cloud: Cloud) -> tuple[Outcome, Outcome]:
+    refusing, other = _volume(cloud, "a"), _volume(cloud, "b")
+    cloud.fault("Disks.Get", "InternalServerError")
+    told = read(lambda: cloud.provider.get_volumes(cloud.region, [refusing, other]))
+    return told, Outcome({other}, {refusing: "InternalServerError"})
+
+
+@case("list_volumes", "aws", "gcp")
+def list_volumes_where_one_place_refuses(cloud: Cloud) -> tuple[Outcome, Outcome]:
+    elsewhere, seen = OTHER_REGIONS[cloud.name], _volume(cloud, "a")
+    operation = {"aws": "DescribeVolumes", "gcp": "disks.aggregatedList"}[cloud.name]
+    hidden = {"aws": elsewhere, "gcp": f"{elsewhere}-a"}[cloud.name]
+    cloud.fault(operation, "InternalError" if cloud.name == "aws" else None, times=None, region=hidden)
+    listing = cloud.provider.list_volumes(frozenset({cloud.region, elsewhere}), INSTALLATION)
+    code = "InternalError" if cloud.name == "aws" else "UNREACHABLE"
+    failed = {region: error.code for region, error in listing.failed.items()}
+    return Outcome({volume.id for volume in listing.volumes}, failed), Outcome({seen}, {elsewhere: code})
 
 
 @case("interruptions", "aws")

@@ -10,6 +10,7 @@ import pytest
 from app.domain.offerings import Market
 from cloudsim.testing import running
 from tests.harness.cached_settings import read_settings
+from tests.workers.providers.contract import volumes
 from tests.workers.providers.samples import GROUP as MEMBER
 from tests.workers.providers.samples import INSTALLATION, owner, spec, token_of
 from workers.providers.aws.adapter import AwsProvider
@@ -78,6 +79,7 @@ def ask_everything(aws: AwsProvider) -> None:
     aws.interruptions(frozenset({REGION}), INSTALLATION)
     aws.set_deadline(REGION, [vm.id], owner().deadline_at)
     aws.console_output(REGION, vm.id)
+    volumes.use_each_call(aws, REGION, vm)
     aws.reboot(REGION, [vm.id])
     aws.terminate(REGION, [vm.id])
     aws.leftovers(REGION, INSTALLATION, None)

@@ -8,6 +8,7 @@ from app.domain.offerings import Market
 from cloudsim.arm.permissions import WITHIN_THE_PUT, needed
 from cloudsim.testing import running
 from tests.harness.cached_settings import read_settings
+from tests.workers.providers.contract import volumes
 from tests.workers.providers.azure.accounts import account
 from tests.workers.providers.azure.specs import REGION, spec
 from tests.workers.providers.samples import GROUP as MEMBER
@@ -43,6 +44,7 @@ def ask_everything(azure: AzureProvider) -> None:
     azure.interruptions(frozenset({REGION}), INSTALLATION)
     azure.set_deadline(REGION, [vm.id], owner().deadline_at)
     azure.console_output(REGION, vm.id)
+    volumes.use_each_call(azure, REGION, vm)
     azure.reboot(REGION, [vm.id])
     azure.terminate(REGION, [vm.id])
     azure.leftovers(REGION, INSTALLATION, None)

@@ -13,21 +13,39 @@ from tests.workers.providers.contract.backend import PATIENCE, Backend, Power
 from tests.workers.providers.contract.cases import another, await_gone, await_state, case, launch, leftovers, look, wish
 from tests.workers.providers.samples import INSTALLATION, owner
 from workers.providers import errors
+from workers.providers.ports import Provider
 from workers.providers.types import CloudVolume, DiskState, NewVolume, Vm, VolumeSpec
 
 
-def new(backend: Backend, letter: str = "a", **changes: Any) -> NewVolume:
-    """A volume that this backend can make."""
-    made = NewVolume(
+def new_volume(provider: Provider, zone: str, letter: str = "a") -> NewVolume:
+    return NewVolume(
         volume_id=f"vol_01kb{letter * 22}",
         tenant_id=TenantId("tenant_a"),
         installation=INSTALLATION,
         name="datasets",
-        zone=backend.zone,
+        zone=zone,
         size_gib=100,
-        kind=backend.provider.disk_kinds()["*"],
+        kind=provider.disk_kinds()["*"],
     )
-    return replace(made, **changes)
+
+
+def new(backend: Backend, letter: str = "a", **changes: Any) -> NewVolume:
+    """A volume that this backend can make."""
+    return replace(new_volume(backend.provider, backend.zone, letter), **changes)
+
+
+def use_each_call(provider: Provider, region: str, vm: Vm) -> None:
+    """Each call of the port, with a VM that runs or will run."""
+    volume, other = (provider.create_volume(region, new_volume(provider, vm.zone, letter)) for letter in "ab")
+
+    def is_running() -> bool:
+        seen = provider.get(region, [vm.id])[vm.id]
+        return seen is not None and seen.state is VmState.RUNNING
+
+    assert wait_until(is_running, timeout=PATIENCE)
+    assert wait_until(lambda: provider.attach_volume(region, vm.id, mount(volume)), timeout=PATIENCE)
+    assert len(provider.list_volumes(frozenset({region}), INSTALLATION).volumes) == 2
+    provider.delete_volume(region, other.id)
 
 
 def shown(backend: Backend, volume_id: str) -> CloudVolume | None:

@@ -10,6 +10,7 @@ import yaml
 from app.domain.offerings import Market
 from cloudsim.gce.permissions import needed
 from cloudsim.testing import running
+from tests.workers.providers.contract import volumes
 from tests.workers.providers.gcp.accounts import REGION, provider
 from tests.workers.providers.gcp.specs import spec
 from tests.workers.providers.samples import GROUP, INSTALLATION, owner, token_of
@@ -69,6 +70,7 @@ def ask_everything(gcp: GcpProvider) -> None:
     gcp.interruptions(frozenset({REGION}), INSTALLATION)
     gcp.set_deadline(REGION, [vm.id], owner().deadline_at)
     gcp.console_output(REGION, vm.id)
+    volumes.use_each_call(gcp, REGION, vm)
     gcp.reboot(REGION, [vm.id])
     gcp.terminate(REGION, [vm.id])
     with pytest.raises(NotFound):
