@@ -1,5 +1,6 @@
 """Files on volumes: they are where the user data mount the attached disk, and they stay when the VM ends."""
 
+import random
 from typing import Any
 
 import pytest
@@ -42,7 +43,7 @@ def machine(provider: str, number: str, *mounts: VolumeSpec) -> Any:
 
 @pytest.fixture
 def world() -> World:
-    return World([], Settings(), clock=ManualClock())
+    return World([], Settings(), clock=ManualClock(), rng=random.Random(7))
 
 
 @pytest.mark.parametrize("provider", DISKS)

@@ -84,7 +84,7 @@ READS = (
     ".Get",
     ".List",
 )
-DRY_RUNS = {"RunInstances", "CreateSecurityGroup", "CreatePlacementGroup"}
+DRY_RUNS = {"RunInstances", "CreateSecurityGroup", "CreatePlacementGroup", "CreateVolume"}
 
 
 @pytest.fixture(autouse=True)

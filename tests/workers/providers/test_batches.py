@@ -23,9 +23,9 @@ from tests.workers.ports import METHODS
 from tests.workers.providers import queues
 from tests.workers.providers.azure.accounts import GROUP, SUBSCRIPTION
 from tests.workers.providers.azure.accounts import account as azure_account
+from tests.workers.providers.contract import volumes
 from tests.workers.providers.gcp.accounts import account as gcp_account
 from tests.workers.providers.gcp.accounts import key_file
-from tests.workers.providers.contract import volumes
 from tests.workers.providers.samples import INSTALLATION, owner
 from workers.providers.aws.quotas import CODES as AWS_QUOTAS
 from workers.providers.aws.settings import AwsAccount

@@ -13,9 +13,7 @@ import pytest
 
 from app.domain.boot_sizes import MOST_ALONE, MOST_IN_GROUP, VOLUMES, boot_size, check_boot_size
 from app.domain.ssh_keys import LARGEST_SSH_KEYS, LONGEST_SSH_COMMENT, check_total, normal_form
-from app.domain.volumes import LONGEST_PATH
-
-MOST_OF_LEASE = 8
+from app.domain.volumes import LONGEST_PATH, MOST_OF_LEASE
 from app.services.leases.requests import LARGEST_STARTUP_SCRIPT, checked_script
 from cloudsim.user_data import first_boot
 from tests.workers.providers.samples import GROUP, spec

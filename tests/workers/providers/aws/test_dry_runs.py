@@ -65,7 +65,7 @@ RUN = "ec2:RunInstances, on demand"
 
 def test_the_smallest_type_is_asked_for_with_the_tag_of_the_installation() -> None:
     ec2 = Ec2("DryRunOperation")
-    rights = (RUN, "ec2:CreateSecurityGroup", "ec2:CreatePlacementGroup")
+    rights = (RUN, "ec2:CreateSecurityGroup", "ec2:CreatePlacementGroup", "ec2:CreateVolume")
     assert results(ec2) == dict.fromkeys(rights, CheckResult.PASSED)
     ((_, run),) = [call for call in ec2.calls if call[0] == "run_instances"]
     assert (run["InstanceType"], run["DryRun"]) == ("g4dn.xlarge", True)

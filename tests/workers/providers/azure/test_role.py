@@ -8,9 +8,9 @@ from app.domain.offerings import Market
 from cloudsim.arm.permissions import WITHIN_THE_PUT, needed
 from cloudsim.testing import running
 from tests.harness.cached_settings import read_settings
-from tests.workers.providers.contract import volumes
 from tests.workers.providers.azure.accounts import account
 from tests.workers.providers.azure.specs import REGION, spec
+from tests.workers.providers.contract import volumes
 from tests.workers.providers.samples import GROUP as MEMBER
 from tests.workers.providers.samples import INSTALLATION, owner, token_of
 from workers.providers.azure.adapter import AzureProvider
