@@ -141,6 +141,7 @@ class Attempt:
     proof_awaited_at: datetime | None = None
     console_proof_tries: int = 0
     gpu_rebooted_at: datetime | None = None
+    volumes_attached_at: datetime | None = None
 
     @property
     def rate(self) -> Rate:
@@ -234,6 +235,11 @@ class Lease:
         if attempt is None or attempt.vm_state is not VmState.RUNNING:
             return False
         return attempt.ready or (self.proof is not None and self.proof.shows_boot(attempt.n))
+
+    @property
+    def awaits_volumes(self) -> bool:
+        """Whether the VM of the newest attempt does not have all volumes of the lease yet."""
+        return bool(self.request.volumes) and self.attempt is not None and self.attempt.volumes_attached_at is None
 
     @property
     def ends_at(self) -> datetime:

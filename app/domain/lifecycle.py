@@ -94,6 +94,11 @@ class Verify:
 
 
 @dataclass(frozen=True, slots=True)
+class Attach:
+    """Attach the lease's volumes to the VM that runs, or see whether the cloud shows them attached."""
+
+
+@dataclass(frozen=True, slots=True)
 class Enter:
     """Go on to `state`: booting or active."""
 
@@ -137,6 +142,7 @@ Step = (
     | CloseAttempt
     | Terminate
     | Verify
+    | Attach
     | Enter
     | RenewDeadline
     | Requeue
@@ -245,9 +251,13 @@ def _boot_timeout(lease: Lease, attempt: Attempt, now: datetime, timing: Timing)
     """
     seconds = timing.boot_seconds(attempt.gpu_count)
     since = attempt.gpu_rebooted_at or lease.running_at
-    if lease.state is LeaseState.BOOTING and not lease.vm_is_ready and _seen_after(since, seconds, attempt, now):
-        return Reason(ReasonCode.BOOT_TIMEOUT, f"the VM was not ready within {seconds:.0f} s")
-    return None
+    if lease.state is not LeaseState.BOOTING or not _seen_after(since, seconds, attempt, now):
+        return None
+    if lease.awaits_volumes:
+        return Reason(ReasonCode.BOOT_TIMEOUT, f"the volumes were not attached to the VM within {seconds:.0f} s")
+    return (
+        None if lease.vm_is_ready else Reason(ReasonCode.BOOT_TIMEOUT, f"the VM was not ready within {seconds:.0f} s")
+    )
 
 
 def _idle(lease: Lease, attempt: Attempt, now: datetime, timing: Timing) -> Reason | None:
@@ -334,12 +344,17 @@ def _booting(lease: Lease, now: datetime, timing: Timing) -> Step:
     if lost is not None:
         return lost
     seconds = timing.boot_seconds(attempt.gpu_count)
+    since = attempt.gpu_rebooted_at or lease.running_at
+    if lease.awaits_volumes:
+        if attempt.retry_at is None or attempt.retry_at <= now:
+            return Attach()
+        overdue_at = _judged(since, seconds, now)
+        return Rest(attempt.retry_at if overdue_at is None else min(attempt.retry_at, overdue_at))
     if lease.vm_is_ready:
         step = proof_step(lease, attempt, now, proof_seconds=timing.proof, boot_seconds=seconds)
         if step is None:
             return Enter(LeaseState.ACTIVE)
         return _deadline_or_rest(lease, now, timing, step) if isinstance(step, datetime) else step
-    since = attempt.gpu_rebooted_at or lease.running_at
     return _deadline_or_rest(lease, now, timing, _judged(since, seconds, now))
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from app.domain.gpus.protocol import AwaitProof, GiveUpProof, ReadConsole, RebootForGpus, RejectVm
 from app.domain.leases import LeaseState
 from app.domain.lifecycle import (
+    Attach,
     BeginRelease,
     CloseAttempt,
     Enter,
@@ -23,6 +24,7 @@ from app.domain.lifecycle import (
     Verify,
 )
 from workers.lifecycle.batches.send import send_together
+from workers.lifecycle.steps.attach import attach
 from workers.lifecycle.steps.context import ClaimLostError, StepContext
 from workers.lifecycle.steps.deadline import renew_deadline
 from workers.lifecycle.steps.end import begin_release, close_attempt, finish, requeue
@@ -67,6 +69,7 @@ STEPS: dict[type[Step], StepSpec | WriteSpec] = {
     Look: StepSpec(look, calls_cloud=True),
     Verify: StepSpec(verify, calls_cloud=True),
     Settle: StepSpec(settle),
+    Attach: StepSpec(attach, calls_cloud=True),
     Enter: WriteSpec({LeaseState.BOOTING: enter_booting, LeaseState.ACTIVE: enter_active}),
     AwaitProof: WriteSpec({None: await_proof}),
     ReadConsole: StepSpec(read_console_proof, calls_cloud=True),

@@ -24,7 +24,7 @@ from sqlalchemy import (
 
 from app.db.core.prepared import Bound
 from app.db.core.sql import AnySelect, Json, Time
-from app.db.schema.tables import attempt, lease, lease_group, lease_secret, tenant
+from app.db.schema.tables import attempt, lease, lease_group, lease_secret, tenant, volume
 from app.domain.ids import AttemptId, LeaseId, TenantId
 from app.domain.leases import LIVE_ATTEMPT
 
@@ -78,6 +78,10 @@ _PRIVATE = (
         lease_group.c.id.label("group_id"),
         lease_group.c.placement,
         lease_group.c.interconnect,
+        select(func.json_object_agg(volume.c.name, volume.c.cloud_id))
+        .where(volume.c.lease_id == lease.c.id)
+        .scalar_subquery()
+        .label("volumes"),
     )
     .select_from(
         lease.join(tenant, tenant.c.id == lease.c.tenant_id)
@@ -89,10 +93,11 @@ _PRIVATE = (
 
 
 def private(lease_ids: Iterable[LeaseId]) -> Bound[AnySelect]:
-    """A row (lease_id, max_total_seconds, startup_script, group_id, placement, interconnect) for each lease.
+    """A row (lease_id, max_total_seconds, startup_script, group_id, placement, interconnect, volumes) for each lease.
 
     Only a launch needs these data. `max_total_seconds`: the longest duration of the lease in seconds, extensions
-    included. `startup_script`: null when the lease has none. The others are of the lease's group: null when it has none.
+    included. `startup_script`: null when the lease has none. `volumes`: the provider's ids of the volumes that it holds, by
+    name. The others are of the lease's group: null when it has none.
     """
     return Bound(_PRIVATE, {"leases": list(lease_ids)})
 

@@ -36,6 +36,7 @@ ATTEMPT_COLUMNS = [
     "proof_awaited_at",
     "console_proof_tries",
     "gpu_rebooted_at",
+    "volumes_attached_at",
 ]
 """Columns of the newest attempt that are fields of `Attempt` by the same name. `load` gives them the prefix `attempt_`."""
 

@@ -32,7 +32,7 @@ async def with_ssh_keys(
             resolved.startup_script,
             resolved.request.ssh_public_keys,
             in_group=in_group,
-            has_volumes=False,
+            has_volumes=bool(resolved.request.volumes),
         )
     except ValueError as error:
         raise InvalidRequest(errors=[FieldError("#/body/startup_script", str(error))]) from None

@@ -1,5 +1,6 @@
 """What a launch asks a cloud for, from what the tenant chose and where the lease is placed."""
 
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Self
 
 from app.domain import placed
@@ -10,24 +11,29 @@ from app.domain.offerings import Offering
 from app.domain.rates import rate_at
 from app.domain.tags import OwnerTags
 from app.domain.tokens import agent_token, host_key_token, launch_token, params_hash
+from app.domain.volumes import VolumeMount
 from workers.lifecycle.steps.context import StepContext
 from workers.lifecycle.steps.group_spec import group_spec
 from workers.lifecycle.steps.reservation_slot import ReservationSlot
-from workers.providers.types import AgentConfig, GroupSpec, HostKeyReport, Image, LaunchSpec
+from workers.providers.types import AgentConfig, GroupSpec, HostKeyReport, Image, LaunchSpec, VolumeSpec
 
 
 class LaunchDetails(NamedTuple):
-    """What only a launch needs to know: the tenant's script, the seconds that a lease may last at most, its group and its slot."""
+    """What only a launch needs to know: the tenant's script, the seconds that a lease may last at most, its group and its slot.
+
+    `volumes`: the provider's ids of the volumes that the lease holds, by name.
+    """
 
     script: str | None
     longest: int
     group: GroupSpec | None = None
     slot: ReservationSlot | None = None
+    volumes: Mapping[str, str] = {}
 
     @classmethod
     def of(cls, ctx: StepContext, known: Any, n: int, slot: ReservationSlot | None = None) -> Self:
         """`known`: a row of `launches.private`. `n`: of the attempt."""
-        return cls(known.startup_script, known.max_total_seconds, group_spec(ctx, known, n), slot)
+        return cls(known.startup_script, known.max_total_seconds, group_spec(ctx, known, n), slot, known.volumes or {})
 
 
 def launch_spec(ctx: StepContext, offering: Offering, image: Image, n: int, private: LaunchDetails) -> LaunchSpec:
@@ -65,6 +71,14 @@ def launch_spec(ctx: StepContext, offering: Offering, image: Image, n: int, priv
         reservation=offering.key.reservation,
         queue_seconds=_queue_seconds(ctx, private.slot),
         group=private.group,
+        volumes=volume_specs(request.volumes, private.volumes),
+    )
+
+
+def volume_specs(mounts: Sequence[VolumeMount], cloud_ids: Mapping[str, str]) -> tuple[VolumeSpec, ...]:
+    """The volumes of a lease as its VM mounts them. `cloud_ids`: by name."""
+    return tuple(
+        VolumeSpec(cloud_id=cloud_ids[mount.name], path=mount.path, index=index) for index, mount in enumerate(mounts)
     )
 
 

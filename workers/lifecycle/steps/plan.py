@@ -159,7 +159,7 @@ def _params(ctx: StepContext, key: OfferingKey, spec: LaunchSpec, batch_key: str
 
 def _batch_key(ctx: StepContext, key: OfferingKey, spec: LaunchSpec) -> str | None:
     """None: the attempt is launched alone."""
-    if most_together(ctx.runtime, key) == 1:
+    if most_together(ctx.runtime, key) == 1 or ctx.lease.request.volumes:
         return None
     return shared_key(spec, ctx.lease, key.account, ctx.row.lease_key_id)
 
