@@ -5,7 +5,7 @@ from __future__ import annotations
 from cloudsim.arm import existing
 from cloudsim.arm.call import TYPES, Call, Document
 from cloudsim.arm.errors import ArmError
-from cloudsim.world import DiskOrder, ResourceKind
+from cloudsim.world import DiskOrder, Resource, ResourceKind, Vm, World
 
 _SKUS = frozenset({"Premium_LRS", "Premium_ZRS", "StandardSSD_LRS", "StandardSSD_ZRS", "Standard_LRS"})
 _MOST_GIB = 32_767
@@ -65,3 +65,15 @@ def _order(call: Call, disk: Document, name: str, tags: dict[str, str], size: in
         delete_with_vm=disk.get("deleteOption", "Detach") == "Delete",
         spec={"size": size, "sku": sku, "lun": disk.get("lun"), "encryption_set": encryption_set},
     )
+
+
+def attached(world: World, vm: Vm) -> list[Document]:
+    """The data disks that were attached to a VM, as its storage profile shows them."""
+    parts = (world.resources.get(resource_id) for resource_id in vm.resources)
+    return [_profile(part) for part in parts if part is not None and part.vm_id == vm.id and part.spec.get("empty")]
+
+
+def _profile(disk: Resource) -> Document:
+    option = "Delete" if disk.delete_with_vm else "Detach"
+    managed = {"id": disk.id, "storageAccountType": disk.spec["sku"]}
+    return {"lun": disk.spec["lun"], "createOption": "Attach", "deleteOption": option, "managedDisk": managed}

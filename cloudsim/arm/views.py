@@ -6,6 +6,7 @@ import uuid
 from datetime import UTC, datetime
 
 from cloudsim.arm.call import TYPES, VMS, Document
+from cloudsim.arm.disks import attached
 from cloudsim.arm.networks import default_rules
 from cloudsim.arm.subscriptions import READ_ONLY, STOPPED_BY_STATE
 from cloudsim.world import Market, Resource, ResourceKind, Vm, VmState, World
@@ -109,23 +110,8 @@ def storage(world: World, vm: Vm) -> Document:
             {**data, "managedDisk": {**data.get("managedDisk", {}), "id": disk_id}}
             for data, disk_id in zip(storage.get("dataDisks") or (), vm.spec.get("data_disks", ()), strict=True)
         ]
-        + [
-            _attached(world.resources[resource_id])
-            for resource_id in vm.resources
-            if _is_attached(world, vm, resource_id)
-        ],
+        + attached(world, vm),
     }
-
-
-def _is_attached(world: World, vm: Vm, resource_id: str) -> bool:
-    part = world.resources.get(resource_id)
-    return part is not None and part.vm_id == vm.id and bool(part.spec.get("empty"))
-
-
-def _attached(disk: Resource) -> Document:
-    option = "Delete" if disk.delete_with_vm else "Detach"
-    managed = {"id": disk.id, "storageAccountType": disk.spec["sku"]}
-    return {"lun": disk.spec["lun"], "createOption": "Attach", "deleteOption": option, "managedDisk": managed}
 
 
 def instance_view(world: World, vm: Vm) -> Document:

@@ -33,7 +33,8 @@ class Mounts:
     def read(self, path: str) -> str | None:
         """The text of a file, or None."""
         for volume, below in self._volumes(path):
-            return volume.spec.get(_FILES, {}).get(below)
+            texts: dict[str, str] = volume.spec.get(_FILES, {})
+            return texts.get(below)
         return None
 
     def write(self, path: str, text: str) -> bool:

@@ -10,6 +10,7 @@ from app.domain.gpus.health import HealthRecord
 from app.domain.gpus.proofs import ProofRecord
 from app.domain.lease_requests import LeaseRequest, OnGpuFailure, OnInterruption, ProofMode
 from app.domain.leases import Attempt, AttemptState, Lease, LeaseState, VmState
+from app.domain.volumes import VolumeMount
 from tests.domain.samples import NOW, TIMING, ago, ahead, attempt, lease
 
 A, S = AttemptState, LeaseState
@@ -80,6 +81,24 @@ def gpu_leases() -> Iterator[Lease]:
         request = LeaseRequest(ttl_seconds=3600, on_gpu_failure=policy)
         times = {"running_at": ago(2000), "ready_at": ago(1000)}
         yield lease(S.ACTIVE, attempt=_with_agent(*host), request=request, gpu_health=health, **times)
+
+
+def volume_leases() -> Iterator[Lease]:
+    """A VM that boots, with its volumes and without, ready and not, in every state and at every age."""
+    request = LeaseRequest(ttl_seconds=3600, volumes=(VolumeMount("data", "/data"),))
+    facts = product(VmState, (True, False), (None, ago(1)), RETRIES, (0.0, 100_000.0), (None, NOW))
+    for vm_state, ready, attached_at, retry_at, age, watched_at in facts:
+        known = attempt(
+            A.KNOWN,
+            instance_id="i-1",
+            vm_state=vm_state,
+            ready=ready,
+            known_at=ago(age),
+            watched_at=watched_at,
+            retry_at=retry_at,
+            volumes_attached_at=attached_at,
+        )
+        yield lease(S.BOOTING, attempt=known, running_at=ago(age), request=request)
 
 
 def _with_agent(

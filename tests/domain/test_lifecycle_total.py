@@ -11,6 +11,7 @@ from app.domain.gpus.protocol import ReadConsole, RebootForGpus
 from app.domain.lease_requests import OnInterruption, ProofMode
 from app.domain.leases import TRANSITIONS, AttemptState, Desired, Lease, LeaseState, VmState
 from app.domain.lifecycle import (
+    Attach,
     BeginRelease,
     CloseAttempt,
     Enter,
@@ -30,7 +31,7 @@ from app.domain.lifecycle import (
 )
 from app.domain.reasons import SUSPENDED, ReasonCode
 from app.domain.stopped_vms import is_unconfirmed
-from tests.domain.cases import NOW, TIMING, gpu_leases, leases
+from tests.domain.cases import NOW, TIMING, gpu_leases, leases, volume_leases
 
 ALIVE = (AttemptState.PLANNED, AttemptState.SENT, AttemptState.KNOWN, AttemptState.SETTLING)
 
@@ -38,7 +39,7 @@ ALIVE = (AttemptState.PLANNED, AttemptState.SENT, AttemptState.KNOWN, AttemptSta
 @cache
 def decided() -> tuple[tuple[Lease, Step], ...]:
     """Every case with its step. That this returns at all shows that `decide` raises for none."""
-    return tuple((one, decide(one, NOW, TIMING)) for one in chain(leases(), gpu_leases()))
+    return tuple((one, decide(one, NOW, TIMING)) for one in chain(leases(), gpu_leases(), volume_leases()))
 
 
 def steps_of(kind: type[Step]) -> list[tuple[Lease, Step]]:
@@ -55,6 +56,31 @@ def test_every_case_has_a_step() -> None:
 def test_every_kind_of_step_is_asked_for_somewhere() -> None:
     kinds = {type(step) for _, step in decided()}
     assert kinds == set(get_args(Step))
+
+
+def test_a_lease_is_not_active_before_its_volumes_are_attached() -> None:
+    for one, step in decided():
+        if one.awaits_volumes and not one.terminal:
+            assert step != Enter(LeaseState.ACTIVE), one
+
+
+def test_volumes_are_attached_to_a_vm_that_is_there_and_not_twice() -> None:
+    for one, _ in steps_of(Attach):
+        assert one.state is LeaseState.BOOTING
+        assert one.desired is Desired.RUN
+        assert one.awaits_volumes
+        assert one.attempt is not None
+        assert one.attempt.vm_state not in (VmState.GONE, VmState.ENDING, VmState.STOPPED, VmState.ABSENT)
+
+
+def test_a_vm_that_gets_no_volumes_in_time_ends() -> None:
+    causes = {
+        step.reason.message
+        for one, step in decided()
+        if isinstance(step, BeginRelease) and step.reason.code is ReasonCode.BOOT_TIMEOUT and one.awaits_volumes
+    }
+    assert len(causes) == 1
+    assert "volumes were not attached" in causes.pop()
 
 
 def test_what_has_ended_rests_for_ever() -> None:

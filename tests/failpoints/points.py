@@ -36,6 +36,8 @@ _BESIDE_THE_STEPS = (
     "workers.groups.coordinator",
     "workers.runtime.accounts",
     "workers.jobs.account_checks",
+    "workers.jobs.volumes",
+    "workers.observation.volumes",
 )
 _SHARED = f"{STEPS}.context"
 """Its transactions belong to the steps that ask for them."""

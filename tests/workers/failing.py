@@ -21,6 +21,8 @@ CALLS = (
     "console_output",
     "offered",
     "service_quotas",
+    "create_volume",
+    "attach_volume",
 )
 ASKED_LATER = Throttled("slow down", code="RequestLimitExceeded", retry_after=7)
 SLOW_DOWN = Throttled("slow down", code="RequestLimitExceeded")

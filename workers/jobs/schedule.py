@@ -15,8 +15,10 @@ from workers.jobs.record_usage import record_usage
 from workers.jobs.refresh_offerings import PRICES, refresh, refresh_prices
 from workers.jobs.roll_up_usage import roll_up_usage
 from workers.jobs.runner import JobSpec, ensure_jobs, first_often
+from workers.jobs.volumes import work_on_volumes
 from workers.observation.inventory import take_account_inventory, take_inventory
 from workers.observation.leftovers import sweep_leftovers
+from workers.observation.volumes import observe_volumes
 from workers.observation.watch import watch
 from workers.runtime.runtime import Runtime
 
@@ -35,6 +37,8 @@ _USAGE_INTERVAL = 300.0
 _BUDGETS_INTERVAL = 15.0
 """How long a budget that is exceeded waits for its action, and a period that has ended for the next one."""
 _RESERVATIONS_INTERVAL = 30.0
+_VOLUMES_INTERVAL = 2.0
+"""Between two looks for volumes to create or to delete, where there were some. The API hurries the job."""
 _WATCH_IDLE = 5.0
 """Watch intervals between two looks at a place where nothing is in change; a launch or a release ends the pause."""
 _WATCH_REST = 2.0
@@ -96,7 +100,16 @@ def job_specs(settings: Settings) -> JobSpecs:
         interval=lambda _: min(_RESERVATIONS_INTERVAL, s.offerings_interval),
     )
     telling = JobSpec(name="notices", run=notices.tell, interval=lambda _: _NOTICES_INTERVAL, per_region=False)
-    kinds = (refreshing, sweeping, pricing, checking, reserving, _OPERATORS)
+    making = JobSpec(
+        name="volumes", run=work_on_volumes, interval=lambda _: _VOLUMES_INTERVAL, idle=_RARELY * _VOLUMES_INTERVAL
+    )
+    listing = JobSpec(
+        name="volume_listings",
+        run=observe_volumes,
+        interval=lambda _: s.inventory_interval,
+        idle=_RARELY * s.inventory_interval,
+    )
+    kinds = (refreshing, sweeping, pricing, checking, reserving, making, listing, _OPERATORS)
     return JobSpecs(
         inventory={"inventory": inventory},
         watch={"watch": watching},

@@ -12,7 +12,7 @@ _MARK = "_provider_call"
 class CallMark:
     """`timed`: the call reads one answer, whose duration is measured. `verified`: it needs verified credentials.
 
-    `of_vms`: VMs are made, seen, changed or ended by it.
+    `of_vms`: VMs, or volumes that they mount, are made, seen, changed or ended by it.
     """
 
     timed: bool

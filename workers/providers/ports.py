@@ -283,7 +283,7 @@ class LeftoverRemoval(Protocol):
 class Volumes(Protocol):
     """Disks that outlive VMs. Every call may be repeated."""
 
-    @call(of_vms=False)
+    @call()
     def create_volume(self, region: str, new: NewVolume) -> CloudVolume:
         """Creates the disk and returns at once. A repeat returns the same disk.
 
@@ -291,7 +291,7 @@ class Volumes(Protocol):
         """
         ...
 
-    @call(of_vms=False)
+    @call()
     def get_volumes(self, region: str, volume_ids: Sequence[str]) -> Mapping[str, CloudVolume | None]:
         """Reads disks directly; None for an id that the cloud does not know. Omits an id that could not be read.
 
@@ -299,7 +299,7 @@ class Volumes(Protocol):
         """
         ...
 
-    @call(of_vms=False)
+    @call()
     def list_volumes(self, regions: frozenset[str], installation: str) -> VolumeListing:
         """Every disk of these regions that has the tags of a volume of this installation.
 
@@ -315,7 +315,7 @@ class Volumes(Protocol):
         """
         ...
 
-    @call(of_vms=False)
+    @call()
     def delete_volume(self, region: str, volume_id: str) -> None:
         """Requests deletion. A missing disk is success. Raises NotReady while a VM has the disk."""
         ...

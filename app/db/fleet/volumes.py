@@ -134,9 +134,11 @@ def request_deletion(volume_id: str, request_id: str | None, *, within: str | No
 # Of the workers.
 
 
-def due(limit: int) -> AnySelect:
-    """Volumes in `creating` or `deleting` whose `retry_at` has come. Tenants take turns. All columns, and `turn` is none."""
-    waiting = select(volume).where(volume.c.retry_at <= NOW, volume.c.state.in_([str(state) for state in _AT_WORK]))
+def due(account: str, region: str, limit: int) -> AnySelect:
+    """Volumes of a place in `creating` or `deleting` whose `retry_at` has come. Tenants take turns. All columns."""
+    here = (volume.c.account == account, volume.c.region == region)
+    at_work = volume.c.state.in_([str(state) for state in _AT_WORK])
+    waiting = select(volume).where(*here, volume.c.retry_at <= NOW, at_work)
     return by_turns(waiting, first="retry_at", limit=limit)
 
 

@@ -112,9 +112,9 @@ def test_a_name_is_free_again_when_its_volume_has_ended(counted: Store) -> None:
 
 def test_a_disk_is_recorded_once_and_then_available(counted: Store) -> None:
     volume_id = make(counted, state="creating", cloud_id=None, billing_started_at=None, retry_at=ago("1 minute"))
-    assert [row.id for row in counted.all(volumes.due(10))] == [volume_id]
+    assert [row.id for row in counted.all(volumes.due("main", "us-east-1", 10))] == [volume_id]
     counted.run(volumes.mark_sent(volume_id, VolumeState.CREATING, 30))
-    assert counted.all(volumes.due(10)) == []
+    assert counted.all(volumes.due("main", "us-east-1", 10)) == []
     counted.run(volumes.make_available(volume_id))
     assert counted.row(volume, volume_id).state == "creating", "no disk is recorded"
     counted.run(volumes.record_disk(volume_id, cloud_id="vol-1", kind="gp3"))
@@ -159,7 +159,7 @@ def test_tenants_take_turns_however_many_volumes_one_of_them_has(counted: Store)
     late = counted.tenant_id = counted.tenant()
     counted.run(insert(quota).values(tenant_id=late, resource="volume_gib", used=0))
     make(counted, state="deleting", retry_at=ago("1 minute"))
-    assert late in {row.tenant_id for row in counted.all(volumes.due(2))}
+    assert late in {row.tenant_id for row in counted.all(volumes.due("main", "us-east-1", 2))}
 
 
 def test_the_inventory_notes_when_a_disk_was_missing_first(counted: Store) -> None:

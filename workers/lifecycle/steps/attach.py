@@ -1,7 +1,7 @@
 """Attaches the volumes of a lease to its VM, one idempotent call each, until the cloud shows all of them attached.
 
-A call that was lost, or sent by a worker that has lost its claim, changes nothing: the VM has the volume already, or is
-over, and a VM that is over gets no disk.
+A call may be repeated, and a worker that has lost its claim may send it late. The VM then has the volume already, or it
+has ended, and an ended VM gets no disk.
 """
 
 from datetime import timedelta

@@ -65,8 +65,7 @@ from workers.providers.types import (
 
 LIMITS = Limits(
     rates={
-        # EC2 allows a burst of five launches. Two stay in reserve: if one call reaches EC2 a second late,
-        # EC2 has not yet refilled the token of the next call.
+        # EC2 allows five at once. If one call is a second late, EC2 has not refilled the token of the next one.
         "launch": CallRate(burst=3, per_second=2),
         "terminate": CallRate(burst=100, per_second=5),
         "write": CallRate(burst=50, per_second=5),

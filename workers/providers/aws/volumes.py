@@ -78,8 +78,8 @@ class Ec2Volumes:
 
         EC2 does not delete a volume that was attached so at the end of its VM.
         """
-        shown = self.get_volumes(region, [volume.cloud_id])[volume.cloud_id]
-        if is_attached(shown, volume.cloud_id, vm_id):
+        disk = self.get_volumes(region, [volume.cloud_id])[volume.cloud_id]
+        if is_attached(disk, volume.cloud_id, vm_id):
             return True
         device = f"/dev/sd{chr(ord(_FIRST_DEVICE) + volume.index)}"
         with translated():
@@ -89,10 +89,10 @@ class Ec2Volumes:
     def delete_volume(self, region: str, volume_id: str) -> None:
         """Reads the volume first, as `attach_volume` does."""
         try:
-            shown = self.get_volumes(region, [volume_id])[volume_id]
-            if shown is None or shown.state is DiskState.DELETING:
+            disk = self.get_volumes(region, [volume_id])[volume_id]
+            if disk is None or disk.state is DiskState.DELETING:
                 return
-            is_attached(shown, volume_id, None)
+            is_attached(disk, volume_id, None)
             with translated():
                 self._clients.ec2(region).delete_volume(VolumeId=volume_id)
         except NotFound:

@@ -95,8 +95,8 @@ class AzureVolumes:
     def attach_volume(self, region: str, vm_id: str, volume: VolumeSpec) -> bool:  # noqa: ARG002  as above
         """Calls attachDetachDataDisks, which changes nothing else of the VM. The VM finds the disk by its LUN."""
         group = self._group
-        shown = self._get(volume.cloud_id)
-        if is_attached(shown, volume.cloud_id, names.split(vm_id)[0]):
+        disk = self._get(volume.cloud_id)
+        if is_attached(disk, volume.cloud_id, names.split(vm_id)[0]):
             return True
         name = part(instances.require(group, vm_id), "name")
         disk = {
@@ -112,10 +112,10 @@ class AzureVolumes:
 
     def delete_volume(self, region: str, volume_id: str) -> None:  # noqa: ARG002  as above
         """Requests deletion by name, only while the disk is the one with the unique id."""
-        shown = self._get(volume_id)
-        if shown is None or shown.state is DiskState.DELETING:
+        disk = self._get(volume_id)
+        if disk is None or disk.state is DiskState.DELETING:
             return
-        is_attached(shown, volume_id, None)
+        is_attached(disk, volume_id, None)
         try:
             with translated():
                 self._group.compute.disks.begin_delete(self._group.name, names.split(volume_id)[0], polling=False)

@@ -50,14 +50,14 @@ def device_name(volume: VolumeSpec) -> str:
     return f"gpulease-volume-{volume.index}"
 
 
-def is_attached(shown: CloudVolume | None, volume_id: str, vm: str | None) -> bool:
+def is_attached(disk: CloudVolume | None, volume_id: str, vm: str | None) -> bool:
     """Whether the VM has the disk; False for a disk that no VM has. `vm`: the cloud's name of it, None for no VM.
 
     Raises NotFound for a disk that the cloud does not show, and NotReady for one that another VM has.
     """
-    if shown is None:
+    if disk is None:
         raise NotFound(f"the cloud does not show volume {volume_id}", code="VolumeNotFound")
-    if shown.attached_to is None or shown.attached_to == vm:
-        return shown.attached_to is not None
-    message = f"volume {volume_id} is still attached to {shown.attached_to}"
+    if disk.attached_to is None or disk.attached_to == vm:
+        return disk.attached_to is not None
+    message = f"volume {volume_id} is still attached to {disk.attached_to}"
     raise NotReady(message, code="VolumeInUse", retry_after=_WAIT_SECONDS)

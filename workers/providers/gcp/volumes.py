@@ -92,19 +92,19 @@ class GcpVolumes:
             if disk is not None:
                 by_zone.setdefault(disk.zone, []).append(disk)
         answers, failed = ask_each(by_zone, lambda zone: self._in_zone(zone, by_zone[zone]))
-        for shown in answers.values():
-            known |= shown
+        for seen in answers.values():
+            known |= seen
         leave_out(known, failed)
         return known
 
     def _in_zone(self, zone: str, disks: Sequence[Id]) -> dict[str, CloudVolume | None]:
-        shown: dict[str, CloudVolume | None] = {str(disk): None for disk in disks}
+        seen: dict[str, CloudVolume | None] = {str(disk): None for disk in disks}
         for chunk in chunks([disk.name for disk in disks], NAMES_PER_CALL):
             named = either("name", chunk)
             for page in self._clients.pages(self._clients.of(DisksClient).list, zone=zone, filter=named):
                 volumes = (_volume(disk, zone) for disk in page.items)
-                shown |= {volume.id: volume for volume in volumes if volume.id in shown}
-        return shown
+                seen |= {volume.id: volume for volume in volumes if volume.id in seen}
+        return seen
 
     def list_volumes(self, regions: frozenset[str], installation: str) -> VolumeListing:
         """One list of all regions of the project. An unreachable zone fails its region."""
@@ -125,8 +125,8 @@ class GcpVolumes:
         vm, disk = Id.parse(vm_id), Id.parse(volume.cloud_id)
         if vm is None or disk is None:
             raise NotFound(f"{vm_id} or {volume.cloud_id} is no id of Compute Engine", code="notFound")
-        shown = self.get_volumes(region, [volume.cloud_id])[volume.cloud_id]
-        if is_attached(shown, volume.cloud_id, vm.name):
+        volume_now = self.get_volumes(region, [volume.cloud_id])[volume.cloud_id]
+        if is_attached(volume_now, volume.cloud_id, vm.name):
             return True
         source = f"projects/{self._clients.project}/zones/{disk.zone}/disks/{disk.name}"
         operations.accepted(
@@ -147,10 +147,10 @@ class GcpVolumes:
         if disk is None:
             return
         try:
-            shown = self.get_volumes(region, [volume_id])[volume_id]
-            if shown is None or shown.state is DiskState.DELETING:
+            volume_now = self.get_volumes(region, [volume_id])[volume_id]
+            if volume_now is None or volume_now.state is DiskState.DELETING:
                 return
-            is_attached(shown, volume_id, None)
+            is_attached(volume_now, volume_id, None)
             operations.accepted(
                 self._clients.ask(self._clients.of(DisksClient).delete_unary, zone=disk.zone, disk=disk.name)
             )
