@@ -68,6 +68,10 @@ class VolumeFleet:
     def row(self, volume_id: str) -> Any:
         return self._database.first(select(volume).where(volume.c.id == volume_id))
 
+    def rows(self, state: str) -> list[Any]:
+        """The volumes in a state."""
+        return self._database.all(select(volume).where(volume.c.state == state))
+
     def work(self) -> None:
         """One run of the job, for what is due now."""
         with suppress(ProviderError):

@@ -100,16 +100,7 @@ def job_specs(settings: Settings) -> JobSpecs:
         interval=lambda _: min(_RESERVATIONS_INTERVAL, s.offerings_interval),
     )
     telling = JobSpec(name="notices", run=notices.tell, interval=lambda _: _NOTICES_INTERVAL, per_region=False)
-    making = JobSpec(
-        name="volumes", run=work_on_volumes, interval=lambda _: _VOLUMES_INTERVAL, idle=_RARELY * _VOLUMES_INTERVAL
-    )
-    listing = JobSpec(
-        name="volume_listings",
-        run=observe_volumes,
-        interval=lambda _: s.inventory_interval,
-        idle=_RARELY * s.inventory_interval,
-    )
-    kinds = (refreshing, sweeping, pricing, checking, reserving, making, listing, _OPERATORS)
+    kinds = (refreshing, sweeping, pricing, checking, reserving, *_volumes(s), _OPERATORS)
     return JobSpecs(
         inventory={"inventory": inventory},
         watch={"watch": watching},
@@ -117,6 +108,15 @@ def job_specs(settings: Settings) -> JobSpecs:
         housekeeping={kind.name: kind for kind in _housekeeping(settings)},
         notices={"notices": telling},
     )
+
+
+def _volumes(settings: Settings) -> list[JobSpec]:
+    making = JobSpec(
+        name="volumes", run=work_on_volumes, interval=lambda _: _VOLUMES_INTERVAL, idle=_RARELY * _VOLUMES_INTERVAL
+    )
+    interval = settings.inventory_interval
+    listing = JobSpec(name="volume_listings", run=observe_volumes, interval=lambda _: interval, idle=_RARELY * interval)
+    return [making, listing]
 
 
 def _housekeeping(settings: Settings) -> list[JobSpec]:

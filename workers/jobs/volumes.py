@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import structlog
+from sqlalchemy.exc import DBAPIError
 
 from app.db.fleet import volumes
 from app.db.operations.brakes import IS_HELD
@@ -26,6 +27,7 @@ from workers.providers.errors import (
 from workers.providers.ports import Provider
 from workers.providers.types import CloudVolume, DiskState, NewVolume
 from workers.runtime.accounts import error_json
+from workers.runtime.database import is_outage
 from workers.runtime.runtime import Runtime
 
 log = structlog.get_logger(__name__)
@@ -57,13 +59,29 @@ def work_on_volumes(runtime: Runtime, account: str, region: str) -> int:
     for row in rows:
         if not runtime.rate_limiter.take(provider, bucket):
             break
-        error = _work(runtime, provider, row)
+        error = _attempt(runtime, provider, row)
         silent = silent + 1 if error is not None and not error.answered else 0
         if isinstance(error, Throttled):
             runtime.rate_limiter.throttled(provider, bucket, error)
         if error is not None and (isinstance(error, Throttled) or silent == _MOST_SILENT):
             break
     return len(rows)
+
+
+def _attempt(runtime: Runtime, provider: Provider, row: Any) -> ProviderError | None:
+    """The outermost handler for one volume: its failure is logged, and the next volume has its turn."""
+    about = {"volume_id": row.id, "tenant_id": row.tenant_id}
+    try:
+        return _work(runtime, provider, row)
+    except DBAPIError as error:
+        if is_outage(error):
+            raise
+        log.warning("volume not worked on", **about, error=str(error.orig))
+        runtime.metrics.job_failed("volumes", row.account, type(error).__name__)
+    except Exception as error:
+        log.exception("volume not worked on", **about)
+        runtime.metrics.job_failed("volumes", row.account, type(error).__name__)
+    return None
 
 
 def _work(runtime: Runtime, provider: Provider, row: Any) -> ProviderError | None:

@@ -27,6 +27,7 @@ log = structlog.get_logger(__name__)
 _MOST_LOST = 3
 """Volumes of a place that one listing may show as lost, unless they are less than half: more are left to an operator."""
 _MOST_REMOVED = 50
+_CLOCK = select(volumes.NOW.label("now"))
 _MAY_BE_LOST = frozenset({VolumeState.CREATING, VolumeState.AVAILABLE})
 _REMOVED = frozenset({VolumeState.DELETED, VolumeState.FAILED})
 _LOST = Reason(ReasonCode.PROVIDER_ERROR, "the provider no longer has the disk of this volume", Origin.PROVIDER)
@@ -36,7 +37,7 @@ def observe_volumes(runtime: Runtime, account: str, region: str) -> int:
     """Compares one place. Returns the number of its volumes and of its disks. Raises ProviderError."""
     runtime.accounts.check_identity(account)
     provider = runtime.accounts.provider(account)
-    (clock,) = runtime.database.all(select(volumes.NOW.label("now")))
+    (clock,) = runtime.database.all(_CLOCK)
     listing = provider.list_volumes(frozenset({region}), runtime.installation.id)
     if region in listing.failed:
         raise listing.failed[region]

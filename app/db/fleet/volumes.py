@@ -184,7 +184,7 @@ def make_available(volume_id: str) -> Update:
     )
 
 
-def end(volume_id: str, to: VolumeState, reason: Mapping[str, Any] | None = None) -> AnySelect:
+def end(volume_id: str, to: VolumeState, reason: Mapping[str, Any] | None = None) -> Executable:
     """To `deleted`, `failed` or `lost`: billing ends, and the quota is returned. Returns (id), or no row if it had ended.
 
     A lease that holds a lost volume keeps its claim until the lease ends.

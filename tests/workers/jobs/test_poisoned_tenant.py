@@ -17,7 +17,7 @@ from app.db.groups import coordination
 from app.db.leases import claims
 from tests.harness.databases import Databases
 from tests.house.sources import ROOT
-from tests.workers.fleet import Fleet
+from tests.workers.fleet import ACCOUNT, REGION, Fleet
 from workers.delivery import operator_messages
 from workers.delivery.sender import Sender
 from workers.delivery.webhooks import Lanes, fan_out
@@ -28,6 +28,7 @@ from workers.jobs.gpu_samples import roll_up_samples
 from workers.jobs.record_usage import record_usage
 from workers.jobs.roll_up_usage import roll_up_usage
 from workers.jobs.schedule import job_specs
+from workers.jobs.volumes import work_on_volumes
 from workers.runtime.runtime import Runtime
 
 LARGE, OTHER = "tenant_large", "tenant_other"
@@ -323,6 +324,21 @@ TURNS: dict[str, Turn | Without] = {
         run=claim_lanes,
         done="SELECT claim_id IS NOT NULL FROM webhook WHERE tenant_id = 'tenant_other'",
     ),
+    "volumes": Turn(
+        plant=(
+            past(
+                "volume",
+                "id, tenant_id, key_id, name, size_gib, provider, account, region, zone, retry_at",
+                "'vol_' || lpad(n::text, 26, '0'), tenant, 'key_x', 'v' || n, 1, 'aws', 'sim', 'us-east-1', 'us-east-1a',"
+                " now() - interval '1 hour' + n * interval '1 ms'",
+                LEASES,
+            ),
+        ),
+        run=lambda runtime: work_on_volumes(runtime, ACCOUNT, REGION),
+        done="SELECT state = 'available' FROM volume WHERE tenant_id = 'tenant_other'",
+        refused="volume",
+    ),
+    "volume_listings": Without("each listing is compared with all volumes of its place"),
     "labels": Without("each pass goes through all VMs that the process has noted"),
     "events": Without("it reads the queue of an account, in which no tenant writes"),
     "heartbeat": Without("it has a row for each process"),
