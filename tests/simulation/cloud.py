@@ -171,6 +171,8 @@ class Cloud:
     machines: dict[str, Machine] = field(default_factory=dict)
     things: dict[str, Thing] = field(default_factory=dict)
     disks: dict[str, "Disk"] = field(default_factory=dict)
+    attaching: "Callable[[Disk, Machine], None] | None" = None
+    deleting: "Callable[[Disk], None] | None" = None
     empty_zones: set[str] = field(default_factory=set)
     room: dict[str, int] = field(default_factory=dict)
     prices: dict[tuple[str, Market], Decimal] = field(default_factory=dict)

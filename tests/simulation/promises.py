@@ -42,7 +42,8 @@ _QUOTAS = """
     SELECT json_agg(json_build_array(q.tenant_id, q.resource, q."limit"::text, q.used::text, coalesce(c.amount, 0)::text)
                     ORDER BY q.tenant_id, q.resource)
     FROM quota q LEFT JOIN (
-        SELECT tenant_id, resource, sum(amount) AS amount FROM quota_claim GROUP BY 1, 2) c USING (tenant_id, resource)
+        SELECT tenant_id, resource, sum(amount) AS amount FROM quota_claim GROUP BY 1, 2
+        UNION ALL SELECT tenant_id, 'volume_gib', sum(size_gib) FROM volume WHERE ended_at IS NULL GROUP BY 1) c USING (tenant_id, resource)
     """
 _OPEN = text(
     """

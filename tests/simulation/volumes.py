@@ -77,15 +77,13 @@ class Volumes(Batches):
                 return
             if disk.holder is not None:
                 raise NotReady(f"{disk.id} is attached to {disk.holder.id}", code="VolumeInUse")
-            self._deleting(cloud, disk)
+            if cloud.deleting is not None:
+                cloud.deleting(disk)
             disk.gone_at = cloud.scheduler.now
             cloud.tell(f"{disk.id} of {disk.volume_id} is deleted")
             cloud.scheduler.count("volume: deleted")
 
         self._call("delete_volume", act, later=act)
-
-    def _deleting(self, cloud: Cloud, disk: Disk) -> None:
-        """A disk of a live volume is never deleted: the promises see it before."""
 
     def _disks(self) -> list[Disk]:
         return [] if self._stranger else [disk for disk in self._cloud.disks.values() if disk.gone_at is None]
@@ -129,6 +127,8 @@ def attach(cloud: Cloud, disk: Disk, machine: Machine) -> bool:
         raise NotReady(f"{disk.id} is attached to {disk.holder.id}", code="VolumeInUse")
     if not machine.alive or cloud.scheduler.now < disk.ready_from:
         raise NotReady(f"{machine.id} or {disk.id} is not ready", code="IncorrectState")
+    if cloud.attaching is not None:
+        cloud.attaching(disk, machine)
     disk.machine = machine
     cloud.tell(f"{disk.id} of {disk.volume_id} is attached to {machine.id}")
     cloud.scheduler.count("volume: attached")

@@ -29,6 +29,7 @@ from tests.simulation.restore import Restore
 from tests.simulation.scheduler import EPOCH, Scheduler
 from tests.simulation.services import without_waits
 from tests.simulation.trace import Log, Trace
+from tests.simulation.volume_people import VolumePeople, VolumePromises
 from tests.simulation.weather import Weather
 from workers.lifecycle.batches import company
 from workers.observation import leftovers
@@ -152,6 +153,7 @@ class World:
         self._agents = Agents(self._grounds, GpuWeather.drawn(gpus), gpus) if has_agents else None
         self._people = People(self._grounds, seed, self._storm)
         self._groups = GroupPeople(self._grounds, self._people, seed, self._storm)
+        self._volumes = VolumePeople(self._grounds, self._people, seed, self._storm)
         self._hostile = Hostile(self._grounds, seed, self._people, self._groups, self._agents, self._storm)
         for cloud in self._clouds.values():
             self._arrange(cloud)
@@ -161,6 +163,7 @@ class World:
         restored = self._storm * random.uniform(0.3, 0.9) if random.random() < self._weather.restored else 1e12
         self._restore = restore = Restore(self._grounds, self._people, self._processes, restored)
         self.promises = Promises(self._grounds, restore)
+        self._volume_promises = VolumePromises(self._grounds, restore)
         self._group_promises = GroupPromises(self._grounds, restore)
         self._hostile_promises = HostilePromises(self._grounds, self._hostile, restore)
         clocked.committed = self._committed
@@ -251,13 +254,14 @@ class World:
         self.scheduler.run(self._storm)
         self._calm()
         end = self._storm + 3600 + 6 * self._settings.settle_seconds
-        while self.promises.open():
+        while self.promises.open() or self._volume_promises.open():
             if self.scheduler.now > end:
                 raise Violation(
-                    f"not over {end - self._storm:.0f} s after the storm: {'; '.join(self.promises.open())}"
+                    f"not over {end - self._storm:.0f} s after the storm: {'; '.join(self.promises.open() + self._volume_promises.open())}"
                 )
             self.scheduler.run(self.scheduler.now + _LOOK)
         self.promises.settle_accounts()
+        self._volume_promises.settle()
         self._people.budgets.settle()
         if self._grounds.awake_at > self.scheduler.now:
             self.scheduler.run(self._grounds.awake_at + _LOOK)
@@ -275,6 +279,7 @@ class World:
         self._people.suspension.lift()
         self._people.end_most(within=200.0)
         self._groups.end_most(within=200.0)
+        self._volumes.end_all()
 
     def outcome(self, violation: str | None) -> Outcome:
         machines = sum(len(cloud.machines) for cloud in self._clouds.values())

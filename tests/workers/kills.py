@@ -26,7 +26,7 @@ from workers.observation.watch import watch
 from workers.providers.errors import ProviderError
 from workers.runtime.runtime import Runtime
 
-_MOST_SECONDS = 30.0
+_MOST_SECONDS = 300.0
 
 
 class Killed:
