@@ -1,12 +1,13 @@
 """Disks of volumes in the simulated clouds: made late, shown late, refused, and held by the VM that has them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from tests.simulation.batches import Batches
 from tests.simulation.cloud import Cloud, Machine, Violation
 from tests.simulation.machines import REGION
-from workers.providers.errors import CredentialsRejected, NotFound, NotReady, ProviderQuotaExceeded
+from workers.providers.errors import CredentialsRejected, NotFound, NotReady, ProviderError, ProviderQuotaExceeded
 from workers.providers.types import CloudVolume, DiskState, NewVolume, VolumeListing, VolumeSpec
 
 
@@ -41,7 +42,7 @@ class Volumes(Batches):
                 raise CredentialsRejected("somebody else's", code="AuthFailure")
             return _shown(make(cloud, new), cloud.scheduler.now)
 
-        return self._call("create_volume", act, later=lambda: make(cloud, new))
+        return self._call("create_volume", act, later=_unheard(lambda: make(cloud, new)))
 
     def get_volumes(self, region: str, volume_ids: Sequence[str]) -> Mapping[str, CloudVolume | None]:
         def look() -> Mapping[str, CloudVolume | None]:
@@ -66,7 +67,7 @@ class Volumes(Batches):
                 raise NotFound(f"no disk {volume.cloud_id}", code="NotFound")
             return attach(cloud, disk, cloud.machines[vm_id])
 
-        return self._call("attach_volume", act, later=act)
+        return self._call("attach_volume", act, later=_unheard(act))
 
     def delete_volume(self, region: str, volume_id: str) -> None:
         cloud = self._cloud
@@ -83,10 +84,20 @@ class Volumes(Batches):
             cloud.tell(f"{disk.id} of {disk.volume_id} is deleted")
             cloud.scheduler.count("volume: deleted")
 
-        self._call("delete_volume", act, later=act)
+        self._call("delete_volume", act, later=_unheard(act))
 
     def _disks(self) -> list[Disk]:
         return [] if self._stranger else [disk for disk in self._cloud.disks.values() if disk.gone_at is None]
+
+
+def _unheard(act: Callable[[], object]) -> Callable[[], None]:
+    """An act whose refusal nobody waits for."""
+
+    def late() -> None:
+        with suppress(ProviderError):
+            act()
+
+    return late
 
 
 def make(cloud: Cloud, new: NewVolume) -> Disk:
