@@ -10,7 +10,6 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import structlog
-from sqlalchemy import select
 
 from app.db.fleet import volumes
 from app.db.operations.brakes import IS_HELD
@@ -27,7 +26,6 @@ log = structlog.get_logger(__name__)
 _MOST_LOST = 3
 """Volumes of a place that one listing may show as lost, unless they are less than half: more are left to an operator."""
 _MOST_REMOVED = 50
-_CLOCK = select(volumes.NOW.label("now"))
 _MAY_BE_LOST = frozenset({VolumeState.CREATING, VolumeState.AVAILABLE})
 _REMOVED = frozenset({VolumeState.DELETED, VolumeState.FAILED})
 _LOST = Reason(ReasonCode.PROVIDER_ERROR, "the provider no longer has the disk of this volume", Origin.PROVIDER)
@@ -37,7 +35,7 @@ def observe_volumes(runtime: Runtime, account: str, region: str) -> int:
     """Compares one place. Returns the number of its volumes and of its disks. Raises ProviderError."""
     runtime.accounts.check_identity(account)
     provider = runtime.accounts.provider(account)
-    (clock,) = runtime.database.all(_CLOCK)
+    (clock,) = runtime.database.all(volumes.CLOCK)
     listing = provider.list_volumes(frozenset({region}), runtime.installation.id)
     if region in listing.failed:
         raise listing.failed[region]
@@ -56,8 +54,9 @@ def _is_known(disk: CloudVolume, rows: Collection[Any]) -> bool:
 
 def _note(runtime: Runtime, rows: Collection[Any], listed: Collection[str], at: datetime) -> None:
     with_disk = [row for row in rows if row.cloud_id is not None]
-    runtime.database.run(volumes.note_seen([row.id for row in with_disk if row.cloud_id in listed], at))
-    runtime.database.run(volumes.note_missing([row.id for row in with_disk if row.cloud_id not in listed], at))
+    if with_disk:
+        runtime.database.run(volumes.note_seen([row.id for row in with_disk if row.cloud_id in listed], at))
+        runtime.database.run(volumes.note_missing([row.id for row in with_disk if row.cloud_id not in listed], at))
 
 
 def _end_lost(
@@ -85,10 +84,10 @@ def _end_lost(
 
 
 def _remove(runtime: Runtime, provider: Provider, account: str, region: str, disks: Collection[CloudVolume]) -> None:
-    """Removes disks whose rows say that they are over. Reports the others."""
+    """Removes disks whose rows say that they are over. Reports the others, also a disk with the tags of another one."""
     named = {disk.tags.get(VOLUME, "") for disk in disks}
-    states = {row.id: VolumeState(row.state) for row in runtime.database.all(volumes.states_of(named))} if named else {}
-    over = {disk.id for disk in disks if states.get(disk.tags.get(VOLUME, "")) in _REMOVED}
+    rows = {row.id: row for row in runtime.database.all(volumes.states_of(named))} if named else {}
+    over = {disk.id for disk in disks if _is_over(disk, rows.get(disk.tags.get(VOLUME, "")))}
     for disk in disks:
         if disk.id not in over:
             about = {"account": account, "region": region, "disk": disk.id, "volume_id": disk.tags.get(VOLUME)}
@@ -101,6 +100,10 @@ def _remove(runtime: Runtime, provider: Provider, account: str, region: str, dis
         return
     for disk in removable[:_MOST_REMOVED]:
         _try_to_remove(provider, region, disk)
+
+
+def _is_over(disk: CloudVolume, row: Any) -> bool:
+    return row is not None and VolumeState(row.state) in _REMOVED and row.cloud_id in (None, disk.id)
 
 
 def _try_to_remove(provider: Provider, region: str, disk: CloudVolume) -> None:

@@ -33,6 +33,8 @@ from app.domain.quotas import VOLUME_GIB
 from app.domain.volumes import ENDED, VolumeState, sources
 
 NOW = func.now()
+CLOCK = select(NOW.label("now"))
+"""The database's clock, read before a listing begins."""
 _CHANGED: Mapping[str, Any] = {"version": volume.c.version + 1, "updated_at": NOW}
 _LIVE = volume.c.state.not_in([literal_column(f"'{state}'") for state in sorted(ENDED)])
 """Its states are literals, so that the partial indexes on live volumes apply."""

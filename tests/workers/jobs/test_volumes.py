@@ -188,6 +188,18 @@ def test_a_disk_without_a_row_is_data_and_stays(volumes: VolumeFleet) -> None:
     assert len(volumes.disks()) == 1
 
 
+def test_a_disk_with_copied_tags_is_not_removed_for_its_original(volumes: VolumeFleet) -> None:
+    volume_id = volumes.available()
+    now: Any = volumes.fleet.now()
+    ended = {"state": "deleted", "ended_at": now, "billing_ended_at": now, "retry_at": None, "cloud_id": "vol-original"}
+    volumes.fleet.runtime.database.run(update(volume).where(volume.c.id == volume_id).values(**ended))
+    volumes.return_quota()
+    for _ in range(3):
+        listings(volumes, 1)
+        volumes.fleet.let_pass(volumes.fleet.runtime.settings.rowless_grace_seconds + 1)
+    assert len(volumes.disks()) == 1
+
+
 @pytest.mark.parametrize(("state", "left"), [("deleted", 0), ("failed", 0), ("lost", 1)])
 def test_a_disk_of_an_ended_volume_goes_after_the_grace_period_unless_it_was_lost(
     volumes: VolumeFleet, state: str, left: int
