@@ -18,7 +18,7 @@ import httpx
 
 from cloudsim.server import SimServer, Simulation, bind, system_clock
 from cloudsim.settings import PROFILES, ProfileName
-from cloudsim.world.core import Clock
+from cloudsim.world.core import Clock, World
 
 START_SECONDS = 20.0
 POLL_SECONDS = 0.05
@@ -33,6 +33,9 @@ _STAYS = re.compile(r"gpulease/[^/]+/closed(/|$)|gpulease-separate-|gpulease-[a-
 
 class Control:
     """A client of the control API. Every method raises httpx.HTTPStatusError when it is refused."""
+
+    world: World | None = None
+    """The simulation's own state, where it runs in this process."""
 
     def __init__(self, url: str, tls: ssl.SSLContext = NO_TLS) -> None:
         self.url = url
@@ -186,6 +189,7 @@ def running(
         control = Control(f"http://127.0.0.1:{port}")
     else:
         control = Control(f"https://127.0.0.1:{port}", ssl.create_default_context(cafile=str(certificate)))
+    control.world = simulation.world
     try:
         yield control
     finally:

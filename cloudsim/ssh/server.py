@@ -156,7 +156,7 @@ def _process(login: Login, world: World) -> Callable[[asyncssh.SSHServerProcess[
         if login.vm is None:
             process.exit(1)
             return
-        facts = _facts(login.vm, login.user, world)
+        facts = facts_of(login.vm, login.user, world)
         if process.command is not None:
             result = shell.run(process.command, facts)
             process.stdout.write(result.output)
@@ -192,7 +192,8 @@ async def _interactive(process: asyncssh.SSHServerProcess[str], facts: shell.Fac
         status = result.status
 
 
-def _facts(vm: Vm, user: str, world: World) -> shell.Facts:
+def facts_of(vm: Vm, user: str, world: World) -> shell.Facts:
+    """What the shell of a VM shows."""
     machine = world.catalogs[vm.provider].machines[vm.instance_type]
     return shell.Facts(
         user=user,

@@ -5,6 +5,8 @@ from collections.abc import Callable
 import pytest
 
 from app.domain.volumes import VolumeState
+from cloudsim.ssh import shell
+from cloudsim.ssh.server import facts_of
 from tests.workers.failing import NO_LINE, NOBODY_KNOWS, Failing
 from tests.workers.fleet import Fleet
 from tests.workers.volumes import ZONE, VolumeFleet
@@ -60,6 +62,29 @@ def test_a_replacement_vm_gets_the_volume_in_the_same_zone(volumes: VolumeFleet)
     assert first.zone == second.zone == ZONE
     assert held_by(volumes) == {"data": second.instance_id}
     assert volumes.row(volume_id).lease_id == lease_id
+
+
+def in_shell(volumes: VolumeFleet, vm_id: str, line: str) -> str:
+    """What the shell of a VM prints, as over SSH."""
+    world = volumes.fleet.sim.world
+    assert world is not None
+    result = shell.run(line, facts_of(world.vms[vm_id], "ubuntu", world))
+    assert result.status == 0, result.error
+    return result.output
+
+
+def test_a_file_on_a_volume_of_a_spot_lease_is_there_in_the_replacement_vm(volumes: VolumeFleet) -> None:
+    volumes.available()
+    lease_id = volumes.lease("data", market="spot", on_interruption="replace", wait_seconds=600)
+    first = volumes.fleet.drive_to(lease_id, "active").placement["instance_id"]
+    in_shell(volumes, first, "echo epoch 7 > /mnt/data/checkpoint")
+    volumes.fleet.sim.interrupt(first, 0)
+    volumes.fleet.drive_to(lease_id, "queued")
+    volumes.fleet.end_cool_offs()
+    volumes.fleet.make_due(lease_id)
+    second = volumes.fleet.drive_to(lease_id, "active", seconds=300).placement["instance_id"]
+    assert second != first
+    assert in_shell(volumes, second, "cat /mnt/data/checkpoint") == "epoch 7\n"
 
 
 @pytest.mark.parametrize("error", [NOBODY_KNOWS, NO_LINE], ids=lambda error: type(error).__name__)
