@@ -10,6 +10,7 @@ from app.cli.paths import path_of
 from app.cli.render import output
 from app.cli.render.layout import Layout
 from app.cli.session import Session
+from app.cli.webhook_listen import listen
 
 if TYPE_CHECKING:
     from app.cli.client import Api
@@ -177,6 +178,9 @@ def replay(
     path = f"{_path(api, webhook)}/deliveries"
     delivery_id = lookup.listed_id(api, path, delivery, "delivery")
     session.answer(api.create(path_of(path, delivery_id, "replay")), output.fields)
+
+
+command(group, "listen")(listen)
 
 
 def _path(api: "Api", reference: str) -> str:

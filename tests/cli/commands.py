@@ -51,6 +51,7 @@ _MORE = {
     "budget create": ["--period", "month"],
     "budget update": ["--amount", "7"],
     "webhooks update": ["--description", "x"],
+    "webhooks listen": ["--forward-to", "http://127.0.0.1:1/hook"],
     "size": ["--ttl", "1h"],
     "ssh": ["--print"],
     "group ssh": ["--print"],
