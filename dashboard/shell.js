@@ -25,12 +25,14 @@ import { Lease } from "./views/lease.js";
 import { Leases } from "./views/leases.js";
 import { NotFound } from "./views/not_found.js";
 import { Overview } from "./views/overview.js";
+import { Prices } from "./views/prices.js";
 import { Quotas } from "./views/quotas.js";
 import { Reconciliation } from "./views/reconciliation.js";
 import { Stuck } from "./views/stuck.js";
 import { Tenant } from "./views/tenant.js";
 import { Tenants } from "./views/tenants.js";
 import { Usage } from "./views/usage.js";
+import { Webhook, Webhooks } from "./views/webhooks.js";
 
 const SUMMARY = "/v1/ops/summary";
 const LEASES = { path: "leases", name: "Leases", view: Leases, item: Lease, pages: { new: Create } };
@@ -44,12 +46,14 @@ const OPERATORS = [
   { path: "usage", name: "Usage", view: Usage },
   { path: "costs", name: "Costs", view: Costs },
   { path: "budgets", name: "Budgets", view: Budgets },
+  { path: "prices", name: "Prices", view: Prices },
   { path: "capacity", name: "Capacity", view: Capacity },
   { path: "tenants", name: "Tenants", view: Tenants, item: Tenant },
   { path: "accounts", name: "Accounts", view: Accounts, alarms: (summary) => total(summary.orphans, "orphans") },
   { path: "reconciliation", name: "Reconciliation", view: Reconciliation },
   { path: "stuck", name: "Stuck", view: Stuck, alarms: (summary) => summary.stuck.length },
   { path: "events", name: "Events", view: Events },
+  { path: "webhooks", name: "Webhooks", view: Webhooks, item: Webhook },
   { path: "audit", name: "Audit", view: Audit },
 ];
 const TENANTS = [
@@ -59,10 +63,12 @@ const TENANTS = [
   { path: "usage", name: "Usage", view: Usage },
   { path: "costs", name: "Costs", view: Costs },
   { path: "budgets", name: "Budgets", view: Budgets },
+  { path: "prices", name: "Prices", view: Prices },
   { path: "capacity", name: "Capacity", view: Capacity },
   { path: "quotas", name: "Quotas", view: Quotas },
   { path: "keys", name: "Keys", view: Keys },
   { path: "events", name: "Events", view: Events },
+  { path: "webhooks", name: "Webhooks", view: Webhooks, item: Webhook, role: "admin" },
   { path: "audit", name: "Audit", view: Audit, role: "admin" },
 ];
 const HOMES = [undefined, OPERATORS[0].path, TENANTS[0].path];

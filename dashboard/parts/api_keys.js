@@ -2,9 +2,10 @@
 import { NOTHING, shortTime } from "../format.js";
 import { useLive } from "../live.js";
 import { html } from "../ui.js";
-import { Ago, Awaited, Badge, Copy, Empty, Panel, Scroll } from "./basics.js";
+import { Ago, Awaited, Badge, Empty, Panel, Scroll } from "./basics.js";
 import { confirm } from "./dialogs.js";
 import { Icon } from "./icons.js";
+import { reveal } from "./secrets.js";
 
 const ROLES = [
   ["viewer", "viewer: reads"],
@@ -57,30 +58,14 @@ function stateOf(key) {
   return ["active", "active"];
 }
 
-/** Shows a secret. The API returns it only once, and without it when the first answer did not arrive. */
-function reveal(key) {
-  if (key.secret === null) return replaceSecret(key);
-  confirm({
-    title: `The secret of ${key.name}`,
-    text: html`<p>Copy the secret now. gpulease does not show it again.</p><${Copy} text=${key.secret} label="secret" block />`,
-    yes: "Done",
-    cancel: false,
-    act: async () => null,
+const show = (key) =>
+  reveal({
+    name: key.name,
+    secret: key.secret,
+    again: () => ["POST", `/v1/keys/${key.id}/rotate`, { overlap_seconds: 0 }],
+    done: show,
+    lost: key.previous_valid_until ? "The previous secret also stops working at once." : "",
   });
-  return null;
-}
-
-function replaceSecret(key) {
-  const older = key.previous_valid_until && " The previous secret also stops working at once.";
-  confirm({
-    title: `The secret of ${key.name} is lost`,
-    text: html`<p>The key has a secret, but the API's answer with it did not arrive. gpulease does not show it again.</p><p>Get a new secret for the key.${older}</p>`,
-    yes: "Get a new secret",
-    request: () => ["POST", `/v1/keys/${key.id}/rotate`, { overlap_seconds: 0 }],
-    done: reveal,
-  });
-  return null;
-}
 
 const create = (path) =>
   confirm({
@@ -96,7 +81,7 @@ const create = (path) =>
       const expires = days === "" ? {} : { expires_at: new Date(Date.now() + Number(days) * DAY_MS).toISOString() };
       return ["POST", path, { name: name.trim(), role, budget: budget.trim() || undefined, ...expires }];
     },
-    done: reveal,
+    done: show,
   });
 
 const rotate = (key) =>
@@ -107,7 +92,7 @@ const rotate = (key) =>
     yes: "Rotate",
     danger: true,
     request: ({ overlap_seconds: overlap }) => ["POST", `/v1/keys/${key.id}/rotate`, { overlap_seconds: Number(overlap) }],
-    done: reveal,
+    done: show,
   });
 
 const revoke = (key) =>

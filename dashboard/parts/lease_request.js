@@ -127,6 +127,20 @@ function gpuOf(values) {
 
 export const volumeText = ({ name, path }) => `${name}:${path}`;
 
+/** The form's first values with the hardware that the address names, such as `?gpu_model=A100&count=8&market=spot`. */
+export function valuesFrom(query) {
+  const text = (name) => query.get(name) ?? EMPTY[name] ?? "";
+  return {
+    ...EMPTY,
+    "gpu/model": text("gpu_model"),
+    "gpu/count": query.get("count") ?? EMPTY["gpu/count"],
+    "gpu/memory_gib": text("memory_gib"),
+    instance_types: text("instance_type"),
+    market: text("market"),
+    providers: query.getAll("provider"),
+  };
+}
+
 /** The form's values for a request like an earlier one. Its stored keys are written out, since one may be deleted by now. */
 export function valuesOf(lease) {
   const { request } = lease;

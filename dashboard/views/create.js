@@ -8,7 +8,7 @@ import { useCatalogue } from "../parts/catalogue.js";
 import { say } from "../parts/dialogs.js";
 import { fieldErrors, FormField, useFields } from "../parts/fields.js";
 import { Icon } from "../parts/icons.js";
-import { bodyOf, EMPTY, IDLE_ACTIONS, ON_GPU_FAILURE, PROOFS, UNITS, valuesOf } from "../parts/lease_request.js";
+import { bodyOf, EMPTY, IDLE_ACTIONS, ON_GPU_FAILURE, PROOFS, UNITS, valuesFrom, valuesOf } from "../parts/lease_request.js";
 import { Plan, usePlan } from "../parts/plan.js";
 import { useQuote } from "../parts/quote.js";
 import { SameRequest } from "../parts/same_request.js";
@@ -26,9 +26,10 @@ const VENDORS = ["NVIDIA", "AMD"];
 export function Create({ me }) {
   useSubject("New");
   const operator = me.role === "operator";
-  const from = route.use().query.get("from");
+  const { query } = route.use();
+  const from = query.get("from");
   const source = useLive(from ? `/v1/leases/${encodeURIComponent(from)}` : null, 60);
-  const { values, change: set, reset } = useFields(EMPTY);
+  const { values, change: set, reset } = useFields(valuesFrom(query));
   useEffect(() => {
     if (source.data) reset(valuesOf(source.data));
   }, [source.data?.id]);

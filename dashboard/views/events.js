@@ -1,5 +1,6 @@
 /** The events of a period, newest first, with filters in the address. */
 import { now } from "../clock.js";
+import { EVENT_TYPES } from "../event_types.js";
 import { count, counted } from "../format.js";
 import { useLive } from "../live.js";
 import { Awaited, Empty, Head } from "../parts/basics.js";
@@ -10,13 +11,6 @@ import { route, to } from "../router.js";
 import { html, useMemo } from "../ui.js";
 import { useTenantNames } from "./leases.js";
 
-const TYPES = [
-  ...["queued", "provisioning", "booting", "active", "releasing", "release_blocked", "released", "failed", "updated", "extended", "expiring_soon"].map((name) => `lease.${name}`),
-  ...["host_keys", "rebooting", "rebooted", "reboot_failed", "interruption_notice", "adopted"].map((name) => `lease.${name}`),
-  ...["planned", "launched", "settling", "refused", "dead"].map((name) => `attempt.${name}`),
-  "quota.nearly_used",
-  "orphan.ended",
-];
 const PAGES = 5;
 const PAGE = 200;
 
@@ -33,7 +27,7 @@ export function Events({ me }) {
     <${Head} title="Events" sub=${operator ? "All tenants, newest first" : "Your tenant, newest first"} />
     <div class="filters"><div class="row">
       <${Period} value=${period} />
-      <${SelectFilter} name="type" label="Type" query=${query} options=${TYPES} several />
+      <${SelectFilter} name="type" label="Type" query=${query} options=${EVENT_TYPES} several />
       <${Entered} name="lease_id" label="Lease" query=${query} placeholder="lease_…" />
       ${operator && html`<${SelectFilter} name="tenant_id" label="Tenant" query=${query} options=${[...tenants.keys()]} show=${(id) => tenants.get(id) ?? id} />`}
       <${Chosen} name="type" query=${query} label="type" />

@@ -7,6 +7,7 @@ import tomllib
 import pytest
 
 from app.api.routes.dashboard import POLICY, static_files
+from app.domain.webhooks.formats import WebhookEventType
 from tests.api.conftest import Caller
 from tests.house.sources import ROOT, tracked_files
 
@@ -86,6 +87,13 @@ def test_every_change_is_sent_by_an_intention_and_every_request_by_one_module() 
     assert [name for name, text in texts.items() if re.search(r"\bfetch\(|XMLHttpRequest|sendBeacon", text)] == [
         "api.js"
     ]
+
+
+def test_filters_and_webhooks_offer_every_type_of_event() -> None:
+    text = (FOLDER / "event_types.js").read_text(encoding="utf-8")
+    nouns = re.findall(r'^  (\w+): "([a-z_ ]+)",$', text, flags=re.MULTILINE)
+    types = {f"{noun}.{name}" for noun, names in nouns for name in names.split()}
+    assert types | set(re.findall(r'\["([a-z.]+)"\]', text)) == set(WebhookEventType)
 
 
 def test_vendored_files_are_those_of_the_list() -> None:

@@ -24,8 +24,9 @@ SWITCHES = [
 
 # two tests wait for an inventory, and the stack lives longest of all
 SELDOM = timing(inventory_interval=4, inventory_first_interval=2)
+LOCAL_WEBHOOKS = {"GPULEASE_WEBHOOK_LOCAL": "true"}
 
-stack, cloud, operator = sharing("aws", settings=SELDOM)
+stack, cloud, operator = sharing("aws", settings={**SELDOM, **LOCAL_WEBHOOKS})
 
 
 @pytest.fixture(scope="package")
