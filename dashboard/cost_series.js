@@ -27,7 +27,7 @@ export function rangeQuery(range, bucket) {
 /** The path of a report that is divided by `groupBy`; of one tenant, or without it of all that the key sees. */
 export function costsPath(range, bucket, groupBy, tenantId = null) {
   const tenant = tenantId ? `&tenant_id=${encodeURIComponent(tenantId)}` : "";
-  return `/v1/costs?${rangeQuery(range, bucket)}&group_by=${groupBy}${tenant}&limit=200`;
+  return `/v1/costs?${rangeQuery(range, bucket)}&group_by=${encodeURIComponent(groupBy)}${tenant}&limit=200`;
 }
 
 const AMOUNTS = ["cost", "compute", "disk", "address", "list_cost", "savings", "gpu_hours"];

@@ -5,7 +5,7 @@ import { useNow } from "./clock.js";
 import { count, span } from "./format.js";
 import { useLive } from "./live.js";
 import { Icon } from "./parts/icons.js";
-import { restoreScroll, route, to } from "./router.js";
+import { go, restoreScroll, route, to } from "./router.js";
 import { signOut } from "./session.js";
 import { save } from "./storage.js";
 import { html, useEffect, useRef, useState } from "./ui.js";
@@ -88,7 +88,8 @@ export function Shell({ me }) {
   const views = me.role === "operator" ? OPERATORS : TENANTS.filter((one) => !one.role || one.role === me.role);
   const { here, View, id } = find(views, current.parts);
   const place = current.parts.join("/");
-  const main = useArrival(current, `${place} ${current.query.get("cursor") ?? ""}`);
+  const searching = useSearchKey();
+  const main = useArrival(searching, current, `${place} ${current.query.get("cursor") ?? ""}`);
   return html`
     <${Title} view=${here?.name ?? "Not found"} />
     <a class="skip" href="#main" onClick=${(event) => (event.preventDefault(), main.current.focus())}>Skip to content</a>
@@ -109,17 +110,40 @@ export function Shell({ me }) {
 }
 
 /** A new view begins at its top, and screen readers hear its heading; a step back restores the scroll position. */
-function useArrival({ entry, position }, place) {
+function useArrival(searching, { entry, position }, place) {
   const main = useRef(null);
   const before = useRef(place);
   useEffect(() => {
     const moved = before.current !== place;
     before.current = place;
-    if (moved) main.current.querySelector("h1")?.focus({ preventScroll: true });
+    const field = searching.current ? searchField() : null;
+    if (moved) (field ?? main.current.querySelector("h1"))?.focus({ preventScroll: true });
+    if (field) searching.current = false;
     if (position !== null) restoreScroll(position);
     else if (moved) scrollTo(0, 0);
   }, [entry, place]);
   return main;
+}
+
+const searchField = () => document.querySelector("main input[type=search]");
+
+/** The key / goes to the search field of the view, or to that of the leases. True until that view has come. */
+function useSearchKey() {
+  const searching = useRef(false);
+  useEffect(() => {
+    const press = (event) => {
+      const typing = event.target.closest("input, select, textarea, dialog");
+      if (event.key !== "/" || event.ctrlKey || event.metaKey || event.altKey || typing) return;
+      event.preventDefault();
+      const field = searchField();
+      searching.current = !field;
+      if (field) field.focus();
+      else go(to("leases"));
+    };
+    addEventListener("keydown", press);
+    return () => removeEventListener("keydown", press);
+  }, []);
+  return searching;
 }
 
 const Way = ({ one, here, me }) => html`

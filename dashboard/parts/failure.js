@@ -1,7 +1,5 @@
 /** Why a lease failed or ended early, what was tried, and what to change in the next request. */
 import { counted, providerName, words } from "../format.js";
-import { to } from "../router.js";
-import { mayManageLeases } from "../session.js";
 import { html } from "../ui.js";
 import { Icon } from "./icons.js";
 
@@ -44,7 +42,6 @@ export function Failure({ lease, attempts }) {
         ${lease.provider_message && html`<p class="under">Provider error (operators only): ${lease.provider_message}</p>`}
         ${groups.length > 0 && html`<ul class="lines" aria-label="Errors of the attempts">${groups.map((group) => html`<${Group} key=${group.key} group=${group} />`)}</ul>`}
         ${advice && html`<p><strong>What to try</strong>: ${advice}</p>`}
-        ${lease.terminal && mayManageLeases() && html`<p><a class="button" href=${to("leases/new", { from: lease.id })}><${Icon} name="plus" />Create a similar lease</a></p>`}
       </div>
     </section>
   `;

@@ -1,5 +1,6 @@
 /** What can be done with a lease: release, extend, reboot, rename and label. Each opens a dialog first. */
 import { gpuText, providerName, shortTime, usd, words } from "../format.js";
+import { to } from "../router.js";
 import { mayManageLeases } from "../session.js";
 import { html } from "../ui.js";
 import { confirm } from "./dialogs.js";
@@ -81,6 +82,7 @@ export const LeaseActions = ({ lease, large }) =>
   mayManageLeases() &&
   html`
     <span class="actions">
+      ${large && html`<a class="button" href=${to("leases/new", { from: lease.id })}><${Icon} name="plus" />Create again</a>`}
       ${large && html`<button type="button" aria-label=${`Edit ${nameOf(lease)}`} onClick=${() => edit(lease)}><${Icon} name="edit" />Edit</button>`}
       ${large && !lease.terminal && html`<${Do} what="Reboot" icon="reboot" lease=${lease} rule=${lease.actions.reboot} act=${reboot} large />`}
       ${!lease.terminal && html`<${Do} what="Extend" icon="clock" lease=${lease} rule=${lease.actions.extend} act=${extend} large=${large} />`}

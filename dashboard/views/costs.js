@@ -1,12 +1,12 @@
 /** Costs over time, the month's forecast, savings and the most expensive leases. */
 import { count, counted, gpuText, marketName, percent, shortTime, usd, words } from "../format.js";
 import { useLive } from "../live.js";
-import { Awaited, Bar, Empty, Figure, Head, Panel } from "../parts/basics.js";
+import { Awaited, Bar, Empty, Figure, Head, Panel, Refused } from "../parts/basics.js";
 import { Chart } from "../parts/chart.js";
 import { Downloads } from "../parts/cost_downloads.js";
 import { Choices, SelectFilter } from "../parts/filters.js";
 import { Forecast } from "../parts/forecast.js";
-import { route, to } from "../router.js";
+import { go, refined, route, to } from "../router.js";
 import { html, useMemo, useRef } from "../ui.js";
 import { byGroup, costSeries, costsPath, idleCost, RANGES } from "../cost_series.js";
 import { useTenantNames } from "./leases.js";
@@ -14,6 +14,7 @@ import { useTenantNames } from "./leases.js";
 const POLL_SECONDS = { hour: 60, day: 300, month: 900 };
 const GROUPS = { tenant: "tenant", provider: "cloud", gpu_model: "GPU model", market: "market", region: "region" };
 const FILTERS = { tenant: "tenant_id", provider: "provider", gpu_model: "gpu_model", region: "region" };
+const LABEL = /^label:./;
 const MOST_PAGES = 30;
 const TOP = 8;
 const money = (value) => usd(Number(value));
@@ -23,17 +24,18 @@ const hours = (value) => (value >= 100 || Number.isInteger(value) ? count(value)
 /** What the address asks: a value that it lacks, or that does not fit, is the first one. */
 function choiceOf(query, operator) {
   const range = query.get("range") in RANGES ? query.get("range") : "30d";
+  const label = LABEL.test(query.get("by") ?? "") ? query.get("by") : null;
   const pick = (name, values) => (values.includes(query.get(name)) ? query.get(name) : values[0]);
   const groups = Object.keys(GROUPS).filter((one) => operator || one !== "tenant");
   const { buckets } = RANGES[range];
-  return { range, buckets, bucket: pick("bucket", buckets), groups, by: pick("by", groups), tenantId: operator ? query.get("tenant_id") : null };
+  return { range, buckets, bucket: pick("bucket", buckets), groups, by: label ?? pick("by", groups), label, tenantId: operator ? query.get("tenant_id") : null };
 }
 
 export function Costs({ me }) {
   const { query } = route.use();
   const operator = me.role === "operator";
   const tenants = useTenantNames(operator);
-  const { range, buckets, bucket, groups, by, tenantId } = choiceOf(query, operator);
+  const { range, buckets, bucket, groups, by, label, tenantId } = choiceOf(query, operator);
   const path = (group, step = bucket) => costsPath(range, step, group, tenantId);
   const seconds = POLL_SECONDS[bucket];
   const grouped = useLive(path(by), seconds, { all: MOST_PAGES, keep: true });
@@ -48,6 +50,7 @@ export function Costs({ me }) {
       <${Choices} label="Range" name="range" values=${Object.keys(RANGES)} chosen=${range} text=${(one) => RANGES[one].name} />
       ${buckets.length > 1 && html`<${Choices} label="Bucket" name="bucket" values=${buckets} chosen=${bucket} text=${(one) => `by ${one}`} />`}
       <${Choices} label="Divide by" name="by" values=${groups} chosen=${by} text=${(one) => `by ${GROUPS[one]}`} />
+      <${LabelKey} label=${label} />
       ${operator && html`<${SelectFilter} name="tenant_id" label="Tenant" query=${query} options=${[...tenants.keys()]} show=${(id) => tenants.get(id) ?? id} />`}
     </div></div>
     <${Totals} report=${markets.data} tenantId=${tenantId} />
@@ -60,6 +63,20 @@ export function Costs({ me }) {
       ${used && html`<${Savings} report=${markets.data} />`}
       ${used && html`<${Top} live=${leases} />`}
     </div>
+  `;
+}
+
+/** Divides by the values of a label, such as those of `team`. */
+function LabelKey({ label }) {
+  const choose = (event) => {
+    event.preventDefault();
+    const key = new FormData(event.currentTarget).get("key").trim();
+    go(refined({ by: key ? `label:${key}` : null }));
+  };
+  return html`
+    <form class="field" onSubmit=${choose}><label for="label-key">by label</label>
+      <input id="label-key" key=${label} name="key" defaultValue=${label?.slice("label:".length) ?? ""} placeholder="team" title="The key of a label; Enter divides by its values" maxlength="63" spellcheck=${false} autocomplete="off" data-on=${label !== null} />
+    </form>
   `;
 }
 
@@ -84,12 +101,17 @@ function Spend({ live, bucket, by, names, tenantId }) {
   const shown = useRef(null); // until the report of another bucket or division comes, the chart stays as it is
   const made = useMemo(() => (live.settled ? costSeries(live.data, bucket, by, names) : null), [live.data, live.settled, bucket, by, names]);
   const data = (shown.current = made ?? shown.current);
-  const link = ({ key }) => (key === "other" || key === null || !FILTERS[by] ? null : to("leases", { state: "any", tenant_id: tenantId, [FILTERS[by]]: key }));
+  const link = ({ key }) => {
+    if (key === "other" || key === null || !(FILTERS[by] || LABEL.test(by))) return null;
+    const filter = FILTERS[by] ? { [FILTERS[by]]: key } : { label: `${by.replace("label:", "")}:${key}` };
+    return to("leases", { state: "any", tenant_id: tenantId, ...filter });
+  };
   const title = `Cost per ${bucket}`;
   return html`
     <${Panel} title=${title} aside=${live.data && `total in USD, until ${shortTime(live.data.as_of)}`}>
       <${Awaited} live=${live} rows=${5}>
         ${data && html`<${Chart} title=${title} data=${data} kind="areas" show=${money} tick=${dollars} link=${link} />`}
+        ${live.data && html`<${Refused} error=${live.error} />`}
         ${live.data && !live.data.complete && html`<p class="note">The chart lacks the end of the range: choose one tenant or a shorter range.</p>`}
       <//>
     <//>
@@ -117,6 +139,7 @@ function Top({ live }) {
   return html`
     <${Panel} title="Most expensive leases">
       <${Awaited} live=${live} rows=${5}>
+        ${live.data && html`<${Refused} error=${live.error} />`}
         ${live.data && !live.data.complete ? html`<p class="note">The range has too many leases to rank: choose one tenant or a shorter range.</p>` : html`<${Ranking} rows=${rows} />`}
       <//>
     <//>

@@ -2,6 +2,7 @@
 import { counted, gpuText, marketName, NOTHING, providerName, usd, words } from "../format.js";
 import { useLive } from "../live.js";
 import { Accrued, Ago, Awaited, Badge, Empty, Head, Left, Scroll } from "../parts/basics.js";
+import { BulkActions } from "../parts/bulk_actions.js";
 import { Chosen, SelectFilter } from "../parts/filters.js";
 import { Icon } from "../parts/icons.js";
 import { useCatalogue } from "../parts/catalogue.js";
@@ -116,22 +117,25 @@ function Search({ value }) {
   };
   return html`
     <label class="field search"><span class="vh">Search by name or id</span><${Icon} name="search" />
-      <input type="search" placeholder="Name or id" value=${text} onInput=${type} maxlength="100" spellcheck=${false} autocomplete="off" />
+      <input type="search" placeholder="Name or id (press /)" aria-keyshortcuts="/" value=${text} onInput=${type} maxlength="100" spellcheck=${false} autocomplete="off" />
     </label>
   `;
 }
 
 function List({ page, query, settled, operator, tenants }) {
   const utilization = useUtilization(page.items);
+  const pick = usePick(page.items);
   if (!page.items.length) return html`<${None} query=${query} />`;
   const sort = query.get("sort") ?? "-created_at";
   return html`
     <div class=${classes("panel flush", !settled && "stale")} aria-busy=${!settled}>
+      ${pick.chosen.length > 0 && html`<${BulkActions} leases=${pick.chosen} clear=${() => pick.setAll(false)} />`}
       <${Scroll} label="Leases">
         <table class="list cards dense">
           <caption class="vh">Leases</caption>
           <thead>
             <tr>
+              ${mayManageLeases() && html`<td class="pick"><input type="checkbox" aria-label="Choose all leases of this page" checked=${pick.all} disabled=${!pick.possible.length} onChange=${(event) => pick.setAll(event.target.checked)} /></td>`}
               <th scope="col">State</th>
               <${Sorted} name=${operator ? "Name and tenant" : "Name"} up="name" down="-name" sort=${sort} />
               <th scope="col">GPUs</th>
@@ -144,13 +148,28 @@ function List({ page, query, settled, operator, tenants }) {
             </tr>
           </thead>
           <tbody>
-            ${page.items.map((lease) => html`<${Row} key=${lease.id} lease=${lease} operator=${operator} tenants=${tenants} values=${utilization.get(lease.id)} />`)}
+            ${page.items.map((lease) => html`<${Row} key=${lease.id} lease=${lease} operator=${operator} tenants=${tenants} values=${utilization.get(lease.id)} pick=${pick} />`)}
           </tbody>
         </table>
       <//>
       <${Pages} page=${page} query=${query} />
     </div>
   `;
+}
+
+/** Which leases of the page are chosen. One that ended or left the page is not. */
+function usePick(items) {
+  const [ids, setIds] = useState(new Set());
+  const possible = items.filter((lease) => !lease.terminal);
+  const chosen = possible.filter((lease) => ids.has(lease.id));
+  return {
+    possible,
+    chosen,
+    all: chosen.length > 0 && chosen.length === possible.length,
+    has: (lease) => ids.has(lease.id),
+    flip: (lease) => setIds(new Set(possible.filter((one) => ids.has(one.id) !== (one.id === lease.id)).map((one) => one.id))),
+    setAll: (on) => setIds(new Set(on ? possible.map((lease) => lease.id) : [])),
+  };
 }
 
 function Sorted({ name, up, down, sort, number }) {
@@ -164,11 +183,12 @@ function Sorted({ name, up, down, sort, number }) {
 
 const unwell = ({ health, terminal }) => !terminal && ["degraded", "failing"].includes(health?.status);
 
-function Row({ lease, operator, tenants, values }) {
+function Row({ lease, operator, tenants, values, pick }) {
   const { placement } = lease;
   const rate = lease.cost.rate_per_hour;
   return html`
     <tr>
+      ${mayManageLeases() && html`<td class="pick">${!lease.terminal && html`<input type="checkbox" aria-label=${`Choose ${nameOf(lease)}`} checked=${pick.has(lease)} onChange=${() => pick.flip(lease)} />`}</td>`}
       <td data-label="State"><${Badge} state=${lease.state} />${lease.interruption && !lease.terminal && html`<span class="under"><${Badge} state="interruption" kind="failed" text="interruption" /></span>`}${lease.reason && html`<span class="under" title=${lease.reason.message}>${words(lease.reason.code)}</span>`}</td>
       <th scope="row" data-label="Name"><a class="long" href=${to(`leases/${lease.id}`)}>${nameOf(lease)}</a>${operator && html`<a class="quiet under" href=${to("leases", { tenant_id: lease.tenant_id })}>${tenants.get(lease.tenant_id) ?? NOTHING}</a>`}</th>
       <td data-label="GPUs"><span class="num">${gpuText(lease)}</span>${placement && html`<span class="under">${placement.instance_type}</span>`}</td>

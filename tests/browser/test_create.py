@@ -159,7 +159,7 @@ def test_a_failed_lease_says_what_to_try_and_is_the_start_of_the_next(
     reason = page.get_by_role("region", name="Reason")
     expect(reason.get_by_text("What to try")).to_be_visible()
     expect(reason.get_by_role("listitem").first).to_contain_text("p4d.24xlarge in AWS")
-    page.get_by_role("link", name="Create a similar lease").click()
+    page.get_by_role("link", name="Create again").click()
     page.get_by_text("More options", exact=True).click()
     expect(page.get_by_label("Instance types instead of a GPU model")).to_have_value("p4d.24xlarge")
     expect(page.get_by_label("Labels, one key=value per line")).to_have_value("team=nlp")

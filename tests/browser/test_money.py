@@ -131,6 +131,16 @@ def test_costs_are_divided_ranked_and_saved(visitor: Visitor, stack: Stack, tena
     page.get_by_role("link", name="by hour").click()
     must_be_drawn(chart(visitor, "Cost per hour"))
     assert {"range=7d", "bucket=hour", "by=gpu_model"} <= set(page.url.partition("?")[2].split("&"))
+    label = page.get_by_label("by label")
+    label.fill("team")
+    label.press("Enter")
+    expect(chart(visitor, "Cost per hour").get_by_text("none", exact=True)).to_be_visible()
+    label.fill("no key")
+    label.press("Enter")
+    expect(page.get_by_role("alert").filter(has_text="the key of a label")).to_be_visible()
+    page.get_by_role("link", name="by market").click()
+    expect(label).to_have_value("")
+    visitor.forgive("status of 422")
 
 
 def test_a_lease_has_a_cap_and_comes_from_a_quote(visitor: Visitor, tenant: Tenant) -> None:
