@@ -73,6 +73,10 @@ def test_a_webhook_is_rotated_edited_disabled_and_deleted(visitor: Visitor, tena
     visitor.sign_in(stack.credentials.operator_key)
     visitor.go(f"webhooks?tenant_id={tenant.id}")
     look_at(visitor, "webhooks")
+    page.set_viewport_size({"width": 1366, "height": 768})
+    navigation = page.get_by_role("navigation", name="Views")
+    assert navigation.evaluate("nav => nav.scrollHeight - nav.clientHeight") == 0, "an operator's views fit a laptop"
+    visitor.picture("webhooks-laptop")
     link = page.get_by_role("link", name=hook["url"])
     link.focus()
     page.keyboard.press("Enter")
