@@ -103,4 +103,4 @@ class EventOffering:
     instance_type: str = described("The instance type.")
     market: str = described("`on_demand`, `spot` or `reserved`.")
     reservation: str | None = described("The reservation that serves the attempt.")
-    price_per_hour: str = described("Price of the VM in USD.")
+    price_per_hour: str = described("Price of the VM in USD, with its network disks and its public address.")

@@ -143,8 +143,8 @@ class LeasePriceChanged(EventData):
 
     type = EventType.LEASE_PRICE_CHANGED
     n: int = _number()
-    price_per_hour: str = described("The new price of compute in USD.")
-    previous_price_per_hour: str = described("The price of compute until now in USD.")
+    price_per_hour: str = described("The new price in USD, with disks and the address.")
+    previous_price_per_hour: str = described("The price until now in USD, with disks and the address.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Any, Self
 
 from app.domain.offerings import GpuVendor, Interconnect, MarketPreference
-from app.domain.vm_parts import PartsRequest
+from app.domain.vm_parts import DEFAULT_DISK_GIB, PartsRequest
 from app.domain.volumes import VolumeMount
 
 
@@ -113,7 +113,7 @@ class LeaseRequest:
     """A validated request with its defaults filled in. None means any. `image` None is the account's default image.
 
     `min_vcpus`, `min_memory_gib` and `min_local_disk_gib` are those of the whole VM.
-    `max_price_per_hour`: USD for the whole VM. `allowed_cidrs`: networks that may reach the SSH port; with None the
+    `max_price_per_hour`: USD with all parts. `allowed_cidrs`: networks that may reach the SSH port; with None the
     account's own firewall decides. `ssh_keys`: names of the stored keys among `ssh_public_keys`. The start-up script is
     stored separately: it is a secret.
     """
@@ -134,7 +134,7 @@ class LeaseRequest:
     ssh_public_keys: tuple[str, ...] = ()
     ssh_keys: tuple[str, ...] = ()
     image: str | None = None
-    disk_gib: int = 100
+    disk_gib: int = DEFAULT_DISK_GIB
     public_ip: bool = True
     allowed_cidrs: tuple[str, ...] | None = None
     on_interruption: OnInterruption = OnInterruption.END

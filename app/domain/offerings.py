@@ -216,7 +216,7 @@ class Suspicion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offering:
-    """One line of the catalogue with its current price and statistics. `price_per_hour` is USD for the whole VM.
+    """One line of the catalogue with its current price and statistics. `price_per_hour` is USD for compute: `rate_at` adds the other parts.
 
     `images`: names of the images that the account has besides its default image. `launches` and `refusals` count
     recent ones: old ones are dropped. `ready_seconds`: average time from launch to ready. `obstacle`: why the account
@@ -246,13 +246,6 @@ class Offering:
     obstacle: Obstacle | None = None
     reservation: Reservation | None = None
     benchmark: MeasuredPerformance | None = None
-
-    @property
-    def tflops_per_usd(self) -> float | None:
-        """Measured bf16 TFLOP/s of all its GPUs for each USD an hour. None: not measured, or no price."""
-        if self.benchmark is None or not self.price_per_hour:
-            return None
-        return self.benchmark.bf16_tflops_p50 * self.type.gpu.count / float(self.price_per_hour)
 
     def price_status(self, now: datetime, stale_after: timedelta) -> PriceStatus:
         """A live price goes stale at an age of `stale_after`. A listed price has a date, but never goes stale."""

@@ -1,11 +1,10 @@
 """Where a lease is placed, as JSON: stored exactly as the API shows it, so that showing a page of leases shapes nothing."""
 
 from collections.abc import Mapping
-from decimal import Decimal
 from typing import Any
 
-from app.domain.money import format_money
 from app.domain.offerings import InstanceType
+from app.domain.rates import Rate
 
 _IMAGE = ("id", "name", "driver_version")
 _NOT_RESERVED = dict.fromkeys(("reservation", "reserved_until", "queued_at_provider"))
@@ -43,15 +42,14 @@ def hardware(kind: InstanceType, image: Mapping[str, str | None]) -> dict[str, A
 def placement(
     where: Mapping[str, Any],
     facts: Mapping[str, Any],
-    price_per_hour: Decimal,
+    rate: Rate,
     instance_id: str | None,
     *,
     extendable: bool = True,
 ) -> dict[str, Any]:
-    """`where`: provider, account, region, zone, instance_type, market. `facts`: see `hardware`. Price in USD.
+    """`where`: provider, account, region, zone, instance_type, market. `facts`: see `hardware`.
 
     `extendable`: False where the cloud itself ends the VM at the lease's end.
     """
-    price = format_money(price_per_hour)
-    plan = {"price_per_hour": price, "instance_id": instance_id, "extendable": extendable}
+    plan = {**rate.as_json(), "instance_id": instance_id, "extendable": extendable}
     return {**_NOT_RESERVED, **facts, **where, **plan}

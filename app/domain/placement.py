@@ -10,7 +10,10 @@ from typing import Any, Self
 
 from app.domain.error_kinds import ErrorKind
 from app.domain.lease_requests import LeaseRequest
+from app.domain.money import format_money
 from app.domain.offerings import Gpu, GpuVendor, Interconnect, Market, MarketPreference, Obstacle, Offering, OfferingKey
+from app.domain.rates import price_at
+from app.domain.vm_parts import DEFAULT_PARTS, PartsRequest
 
 _REFUSAL_STEPS = 10
 _READY_STEP = 15.0
@@ -72,7 +75,7 @@ CORDONED_DETAIL = "cordoned by an operator"
 class Requirements:
     """The part of a lease request that placement reads. None means any. An `image` of None is the account's default.
 
-    `gpu_count` is exact, and `min_gpu_count` is a minimum.
+    `gpu_count` is exact, and `min_gpu_count` is a minimum. `parts` decides what disks and the address cost.
     """
 
     gpu_model: str | None = None
@@ -90,6 +93,7 @@ class Requirements:
     regions: tuple[str, ...] | None = None
     max_price_per_hour: Decimal | None = None
     image: str | None = None
+    parts: PartsRequest = DEFAULT_PARTS
 
     @classmethod
     def of(cls, request: LeaseRequest) -> Self:
@@ -111,6 +115,7 @@ class Requirements:
             regions=request.regions,
             max_price_per_hour=request.max_price_per_hour,
             image=request.image,
+            parts=request.parts,
         )
 
 
@@ -224,10 +229,11 @@ def _waits_at_provider(o: Offering) -> bool:
 
 
 def _price_objections(requirements: Requirements, o: Offering) -> Iterable[tuple[Exclusion, str]]:
+    cap = requirements.max_price_per_hour
     if o.price_per_hour is None:
         yield Exclusion.NO_PRICE, "its price is not known at present"
-    elif requirements.max_price_per_hour is not None and o.price_per_hour > requirements.max_price_per_hour:
-        yield Exclusion.PRICE_CAP, f"costs {o.price_per_hour} USD an hour, the cap is {requirements.max_price_per_hour}"
+    elif cap is not None and (price := _price(requirements, o)) > cap:
+        yield Exclusion.PRICE_CAP, f"costs {format_money(price)} USD an hour, the cap is {cap}"
 
 
 def rank(requirements: Requirements, offerings: Iterable[Offering], now: datetime) -> Ranking:
@@ -256,15 +262,16 @@ def _rank_key(requirements: Requirements, o: Offering, now: datetime) -> tuple[o
     k = o.key
     somewhere = k.zone == k.region  # of a region as a whole: old and new offerings of a type may stand side by side
     name = (k.account, k.region, somewhere, k.zone, k.instance_type, k.market, k.reservation or "")
-    return (o.cooling(now), later, o.price_per_hour, refused, slowness, name)
+    return (o.cooling(now), later, _price(requirements, o), refused, slowness, name)
 
 
 def much_dearer(offering: Offering, others: Iterable[Offering]) -> bool:
-    """Whether `offering` costs more than 1.5 times as much as one of `others`. Then waiting for the other is worth it.
+    """Whether compute at `offering` costs more than 1.5 times as much as at one of `others`: then waiting is worth it.
 
     A VM may have many more GPUs than requested. All candidates have a price.
     """
-    return any(_price(offering) > _DEARER * _price(other) for other in others)
+    price = offering.price_per_hour or Decimal(0)
+    return any(price > _DEARER * (other.price_per_hour or Decimal(0)) for other in others)
 
 
 def tried_offerings(
@@ -288,6 +295,5 @@ def _met_full_network(error: dict[str, Any] | None) -> bool:
     return error is not None and error.get("class") == ErrorKind.NETWORK_FULL
 
 
-def _price(candidate: Offering) -> Decimal:
-    assert candidate.price_per_hour is not None
-    return candidate.price_per_hour
+def _price(requirements: Requirements, candidate: Offering) -> Decimal:
+    return price_at(candidate, requirements.parts) or Decimal(0)

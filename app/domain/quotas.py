@@ -6,6 +6,8 @@ from decimal import Decimal
 
 from app.domain.money import format_money
 from app.domain.offerings import Offering
+from app.domain.rates import rate_at
+from app.domain.vm_parts import PartsRequest
 
 GPUS = "gpus"
 LEASES = "leases"
@@ -30,24 +32,24 @@ class Shortage:
     asked: Decimal
 
 
-def amounts(offering: Offering) -> Amounts:
-    """What one lease at `offering` counts for; zero (a free offering's spend) is left out. It must have a price."""
-    if offering.price_per_hour is None:
-        msg = "an offering without a price cannot be counted"
-        raise ValueError(msg)
+def amounts(offering: Offering, parts: PartsRequest) -> Amounts:
+    """What one lease at `offering` counts for; zero (a free VM's spend) is left out.
+
+    Raises ValueError when the offering has no price.
+    """
     gpus = Decimal(offering.type.gpu.count)
     counted = {
         GPUS: gpus,
         MODEL_PREFIX + offering.type.gpu.model: gpus,
         LEASES: Decimal(1),
-        SPEND_PER_HOUR: offering.price_per_hour,
+        SPEND_PER_HOUR: rate_at(offering, parts).total,
     }
     return {resource: amount for resource, amount in counted.items() if amount}
 
 
-def minimum(candidates: Iterable[Offering]) -> Amounts:
+def minimum(candidates: Iterable[Offering], parts: PartsRequest) -> Amounts:
     """What admission claims: for each resource that all candidates need, the least that any does."""
-    each = [amounts(candidate) for candidate in candidates]
+    each = [amounts(candidate, parts) for candidate in candidates]
     if not each:
         return {}
     shared = set(each[0]).intersection(*each[1:])

@@ -35,7 +35,7 @@ class Quote:
 
     `max_cost`: the spend cap in USD; None: no cap. `expiry_warnings`: seconds before the end; None: the installation's.
     `ssh_keys`: names or ids of stored keys; None: the default keys of the caller. `has_script`: it was made for a lease
-    with a start-up script, which is a secret and is not stored. `rate_per_hour`: USD an hour with all parts. A lease from
+    with a start-up script, which is a secret and is not stored. `price_per_hour`: USD with all parts. A lease from
     the quote is launched nowhere at a higher rate.
     """
 
@@ -45,7 +45,7 @@ class Quote:
     expiry_warnings: tuple[int, ...] | None
     ssh_keys: tuple[str, ...] | None
     has_script: bool
-    rate_per_hour: Decimal
+    price_per_hour: Decimal
     expired: bool
 
     @classmethod
@@ -60,7 +60,7 @@ class Quote:
             expiry_warnings=None if warnings is None else tuple(warnings),
             ssh_keys=None if names is None else tuple(names),
             has_script=stored[_SCRIPT],
-            rate_per_hour=row.rate_per_hour,
+            price_per_hour=row.price_per_hour,
             expired=row.expired,
         )
 

@@ -7,7 +7,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import Decimal
 from enum import StrEnum
+from typing import Any
 
+from app.domain.money import format_money
 from app.domain.offerings import Market, Offering
 from app.domain.vm_parts import PartsFacts, PartsRequest
 
@@ -47,6 +49,17 @@ class Rate:
         """USD an hour for all parts. A part with an unknown price counts as zero."""
         return self.compute + (self.disk or Decimal(0)) + (self.address or Decimal(0))
 
+    def times(self, vms: int) -> "Rate":
+        """The rate of so many equal VMs."""
+        disk, address = (None if part is None else part * vms for part in (self.disk, self.address))
+        return Rate(compute=self.compute * vms, disk=disk, address=address)
+
+    def as_json(self) -> dict[str, Any]:
+        """`price_per_hour` and its `parts`, as every answer of the API shows a rate."""
+        amounts = {Part.COMPUTE: self.compute, Part.DISK: self.disk, Part.ADDRESS: self.address}
+        parts = {str(part): None if amount is None else format_money(amount) for part, amount in amounts.items()}
+        return {"price_per_hour": format_money(self.total), "parts": parts}
+
 
 def disk_gib_at(offering: Offering, parts: PartsRequest) -> int:
     """Billed GiB of all network disks of a VM at `offering`."""
@@ -68,6 +81,11 @@ def rate_at(offering: Offering, parts: PartsRequest) -> Rate:
 def volume_price(per_gib_month: Decimal, parts: PartsFacts, size_gib: int) -> Decimal:
     """USD an hour of a whole volume, to a millionth. `parts`: of its account."""
     return (per_gib_month * parts.billed_gib(size_gib) / HOURS_PER_MONTH).quantize(_STORED)
+
+
+def price_at(offering: Offering, parts: PartsRequest) -> Decimal | None:
+    """USD an hour of a VM at `offering`, all parts. None: the price of compute is unknown."""
+    return None if offering.price_per_hour is None else rate_at(offering, parts).total
 
 
 def list_price(offering: Offering, offerings: Iterable[Offering]) -> Decimal | None:

@@ -4,14 +4,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
 
+DEFAULT_DISK_GIB = 100
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartsRequest:
-    """The part of a lease request that decides them. `image`: a name of the operators' list; None: the account's default image."""
+    """The part of a lease request that decides them. `image`: a name of the operators' list; None: the account's default image.
 
-    disk_gib: int
+    The defaults are those of a lease request.
+    """
+
+    disk_gib: int = DEFAULT_DISK_GIB
     public_ip: bool = True
     image: str | None = None
+
+
+DEFAULT_PARTS = PartsRequest()
 
 
 def image_key(name: str | None, driver: str) -> str:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from decimal import Decimal
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 from sqlalchemy import func, select
 
@@ -32,25 +32,27 @@ _MEASURED_SECONDS = 60.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankingWithQuota:
-    """A ranking and the quota that admission claims for it."""
+    """A ranking and what admission claims for it: `minimum` of quota, and budget at `least_rate`, USD an hour."""
 
     ranking: Ranking
+    parts: PartsRequest
     minimum: quotas.Amounts
-    _rates: dict[PartsRequest, Decimal] = field(default_factory=dict, repr=False, compare=False)
+    least_rate: Decimal
 
     def only(self, candidates: tuple[Offering, ...]) -> "RankingWithQuota":
         """The same with some of the candidates."""
-        ranking = placement.Ranking(candidates=candidates, excluded=self.ranking.excluded)
-        return RankingWithQuota(ranking=ranking, minimum=quotas.minimum(candidates))
+        return RankingWithQuota.of(placement.Ranking(candidates=candidates, excluded=self.ranking.excluded), self.parts)
 
-    def least_rate(self, parts: PartsRequest) -> Decimal:
-        """USD an hour of the cheapest candidate, all parts. Computed once for equal values of `parts`."""
-        known = self._rates.get(parts)
-        if known is None:
-            known = least_rate(self.ranking.candidates, parts)
-            if len(self._rates) < _MOST_RANKINGS:
-                self._rates[parts] = known
-        return known
+    @classmethod
+    def of(cls, ranking: Ranking, parts: PartsRequest) -> Self:
+        """The ranking of a request with these parts."""
+        candidates = ranking.candidates
+        return cls(
+            ranking=ranking,
+            parts=parts,
+            minimum=quotas.minimum(candidates, parts),
+            least_rate=least_rate(candidates, parts),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,14 +91,14 @@ class CatalogueSnapshot:
         if not self._differs(term):
             return ranked
         ranking = lease_offerings.for_term(ranked.ranking, term, self.as_of, launching=False)
-        return RankingWithQuota(ranking=ranking, minimum=quotas.minimum(ranking.candidates))
+        return RankingWithQuota.of(ranking, requirements.parts)
 
     def rank(self, requirements: Requirements) -> RankingWithQuota:
         """As placement.rank, computed once for equal requirements."""
         known = self._ranked.get(requirements)
         if known is None:
             ranking = placement.rank(requirements, self.offerings, self.as_of)
-            known = RankingWithQuota(ranking=ranking, minimum=quotas.minimum(ranking.candidates))
+            known = RankingWithQuota.of(ranking, requirements.parts)
             if len(self._ranked) < _MOST_RANKINGS:
                 self._ranked[requirements] = known
         return known

@@ -176,9 +176,9 @@ def _low_price_cap(
         return None
     without = Requirements.of(replace(request, max_price_per_hour=None))
     fitting = snapshot.rank_for(without, term).ranking.candidates
-    lowest = min((o.price_per_hour for o in fitting if o.price_per_hour is not None), default=None)
-    if lowest is None:
+    if not fitting:
         return None
+    lowest = least_rate(fitting, request.parts)
     detail = f"is {_usd(cap)}, and the cheapest offering that fits costs {_usd(lowest)}"
     return _price_cap_too_low("max_price_per_hour", detail, lowest)
 

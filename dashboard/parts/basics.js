@@ -93,8 +93,8 @@ export function Left({ at, over = "over", soon = 900 }) {
 /** What a lease has cost until now: it goes on by itself between two answers. */
 export function Accrued({ cost }) {
   const now = useNow();
-  const hours = cost.rate_per_hour === null ? 0 : Math.max(0, now - Date.parse(cost.as_of)) / 3_600_000;
-  return html`<span class="num">${usd(Number(cost.accrued) + hours * Number(cost.rate_per_hour ?? 0))}</span>`;
+  const hours = cost.price_per_hour === null ? 0 : Math.max(0, now - Date.parse(cost.as_of)) / 3_600_000;
+  return html`<span class="num">${usd(Number(cost.accrued) + hours * Number(cost.price_per_hour ?? 0))}</span>`;
 }
 
 /** A text to copy, as code. `block`: of several lines. */

@@ -8,7 +8,7 @@ import { Icon } from "./icons.js";
 import { nameOf, TERMS } from "./lease_actions.js";
 
 /** What the leases cost in an hour together; those without a VM cost nothing. */
-export const ratesOf = (leases) => leases.reduce((sum, lease) => sum + Number(lease.cost.rate_per_hour ?? 0), 0);
+export const ratesOf = (leases) => leases.reduce((sum, lease) => sum + Number(lease.cost.price_per_hour ?? 0), 0);
 
 const ACTIONS = {
   release: { past: "released", result: "being released", button: "Release", request: (lease) => ["DELETE", `/v1/leases/${lease.id}`] },
@@ -46,7 +46,7 @@ function ask(action, leases, text, fields = []) {
   const others = leases.filter((lease) => !rule(lease).available);
   const { past, button } = ACTIONS[action];
   const names = html`
-    <ul class="names" tabindex="0" aria-label="Leases">${able.map((lease) => html`<li key=${lease.id}>${nameOf(lease)} <span class="muted num">${usd(lease.cost.rate_per_hour ?? 0)}/h</span></li>`)}</ul>
+    <ul class="names" tabindex="0" aria-label="Leases">${able.map((lease) => html`<li key=${lease.id}>${nameOf(lease)} <span class="muted num">${usd(lease.cost.price_per_hour ?? 0)}/h</span></li>`)}</ul>
     ${others.length > 0 && html`<p>Not ${past}: ${others.map((lease) => `${nameOf(lease)} (${words(rule(lease).reason_code)})`).join(", ")}.</p>`}
   `;
   if (!able.length) return confirm({ title: `No lease can be ${past}`, text: names, yes: "Close", cancel: false, act: async () => null });

@@ -68,13 +68,13 @@ const Candidates = ({ data }) => html`
       <thead><tr><th scope="col">Candidate${data.candidates_count > data.candidates.length ? ` (the best ${data.candidates.length} of ${count(data.candidates_count)})` : ""}</th><th scope="col">Verdict</th><th scope="col">Cause</th><th scope="col" class="n">Cool-off ends in</th><th scope="col" class="n">USD/h</th></tr></thead>
       <tbody>
         ${data.candidates.map(
-          ({ offering, rate_per_hour: rate, verdict, message, cool_off_until, last_attempt }) => html`
+          ({ offering, verdict, message, cool_off_until, last_attempt }) => html`
             <tr key=${offering.account + offering.zone + offering.instance_type + offering.market}>
               <th scope="row" data-label="Candidate">${offering.instance_type}<span class="under">${providerName(offering.provider)} ${offering.zone || offering.region}, ${marketName(offering.market)}</span></th>
               <td data-label="Verdict"><${Badge} state=${verdict} kind=${KINDS[verdict] ?? "released"} text=${words(verdict)} /></td>
               <td data-label="Cause" class="said">${message}${last_attempt?.error && html`<span class="under">Attempt ${last_attempt.n}: ${last_attempt.error.provider_message ?? last_attempt.error.message}</span>`}</td>
               <td data-label="Cool-off" class="n">${cool_off_until ? html`<${Left} at=${cool_off_until} over="a moment" soon=${0} />` : NOTHING}</td>
-              <td data-label="USD/h" class="n">${usd(rate)}</td>
+              <td data-label="USD/h" class="n">${usd(offering.price_per_hour)}</td>
             </tr>
           `,
         )}

@@ -33,7 +33,7 @@ function release(lease) {
 }
 
 function addedTerm(lease, seconds, label) {
-  const rate = lease.cost.rate_per_hour;
+  const rate = lease.cost.price_per_hour;
   const cost = rate ? `, adds at most ${usd((rate * seconds) / 3600)}` : "";
   return `${label}, until ${shortTime(Date.parse(lease.expires_at) + seconds * 1000)}${cost}`;
 }

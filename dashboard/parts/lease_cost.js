@@ -12,7 +12,7 @@ const QUOTES_KEPT_MS = 7 * 86_400_000;
 const missingOf = ({ parts }) => Object.keys(PARTS).filter((name) => parts && parts[name] === null).map((name) => PARTS[name]);
 
 /** The rate and its parts in words. A part without a known price is left out. */
-export function rateText({ rate_per_hour: rate, parts }) {
+export function rateText({ price_per_hour: rate, parts }) {
   if (rate === null) return "not billed now";
   const known = Object.keys(PARTS).filter((name) => parts[name] !== null);
   const each = known.length > 1 ? `: ${known.map((name) => `${PARTS[name]} ${exact(parts[name])}`).join(", ")}` : "";
@@ -51,5 +51,5 @@ export function LeaseCost({ lease }) {
 function Quoted({ lease }) {
   const kept = mayManageLeases() && now() - Date.parse(lease.created_at) < QUOTES_KEPT_MS;
   const { data } = useLive(kept ? `/v1/quotes/${lease.quote_id}` : null, 3600);
-  return data ? html`launched at ${usd(data.rate_per_hour)} an hour or less, ${usd(data.total)} in total` : html`<span class="id">${lease.quote_id}</span>`;
+  return data ? html`launched at ${usd(data.price_per_hour)} an hour or less, ${usd(data.total)} in total` : html`<span class="id">${lease.quote_id}</span>`;
 }

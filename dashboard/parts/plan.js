@@ -17,9 +17,9 @@ const SHOWN = 6;
 /**
  * `{plan, problem, busy}` of a request. Asked again a moment after the request changes, and every 30 seconds. The plan of
  * the request before stays while the next one is awaited. Without a body there is none. `paused`: nothing is asked, and the
- * answer in flight is given up, because the lease is being created.
+ * answer in flight is given up, because the lease is being created. `path`: of the plan of a lease, or of a group.
  */
-export function usePlan(body, paused) {
+export function usePlan(body, paused, path = "/v1/leases/plan") {
   const text = body ? JSON.stringify(body) : null;
   const [state, setState] = useState({ plan: null, problem: null, of: null });
   useEffect(() => {
@@ -27,7 +27,7 @@ export function usePlan(body, paused) {
     const ending = new AbortController();
     let timer = 0;
     const plan = async () => {
-      const found = await ask(`/v1/leases/plan?limit=${ASKED}`, JSON.parse(text), ending.signal).then(
+      const found = await ask(`${path}?limit=${ASKED}`, JSON.parse(text), ending.signal).then(
         (answer) => ({ plan: answer, problem: null, of: text }),
         (problem) => ({ plan: null, problem, of: text }),
       );
@@ -45,7 +45,7 @@ export function usePlan(body, paused) {
   return { ...state, busy: state.of !== text };
 }
 
-/** `missing`: what the request still lacks. `marked`: the form shows the problem beside its fields. `quote`: of quote.js. */
+/** `missing`: what the request still lacks. `marked`: the form shows the problem beside its fields. `quote`: of quote.js, for a lease. */
 export function Plan({ live: { plan, problem, busy }, quote, missing, marked, request }) {
   return html`
     <section class=${classes("panel plan", busy && "stale")} aria-busy=${busy}>
@@ -67,11 +67,12 @@ function Planned({ plan, request: { ttl_seconds: term, max_cost: cap }, quote })
     ${first
       ? html`
           <dl class="sums">
-            <div><dt>Price per hour</dt><dd>${usd(first.rate_per_hour)}</dd></div>
-            <div><dt>Total for ${span(term)}</dt><dd>${usd(first.price_for_term)}</dd></div>
+            <div><dt>Price per hour</dt><dd>${usd(plan.cost.price_per_hour)}</dd></div>
+            <div><dt>Total for ${span(term)}</dt><dd>${usd(plan.cost.price_for_term)}</dd></div>
           </dl>
-          <p class="note">Of the first offering, with ${first.disk_gib} GiB of network disks and its public address. gpulease tries the offerings in this order.${Number(cap) < Number(first.price_for_term) && ` At this price the lease reaches its max cost after ${span((Number(cap) / Number(first.rate_per_hour)) * 3600)}.`}</p>
-          <${Quote} live=${quote} />
+          ${plan.size && html`<p class="note">${counted(plan.size, "member")} at ${usd(plan.member_cost.price_per_hour)} an hour each. The table shows the price of one member.</p>`}
+          <p class="note">Of the first offering, with ${first.disk_gib} GiB of network disks and its public address. gpulease tries the offerings in this order.${Number(cap) < Number(first.price_for_term) && ` At this price the lease reaches its max cost after ${span((Number(cap) / Number(first.offering.price_per_hour)) * 3600)}.`}</p>
+          ${quote && html`<${Quote} live=${quote} />`}
           <${Offers} offers=${offers.slice(0, SHOWN)} />
           ${offers.length > SHOWN && html`<p class="note">${counted(offers.length - SHOWN, "more offering")}${plan.candidates_count > plan.candidates.length && " and others"}.</p>`}
         `
@@ -101,14 +102,14 @@ const Offers = ({ offers }) => html`
       <thead><tr><th scope="col">Offering</th><th scope="col" class="n">USD/h</th><th scope="col" class="n">Total</th></tr></thead>
       <tbody>
         ${offers.map(
-          ({ key, offering, rate_per_hour: rate, price_for_term: total, quota_fits: fits, zones }) => html`
+          ({ key, offering, price_for_term: total, quota_fits: fits, zones }) => html`
             <tr key=${key}>
               <th scope="row">${gpuCount(offering.gpu)} <span class="muted">${marketName(offering.market)}</span>
                 <span class="under">${offering.instance_type}, <${ZoneOf} place=${offering} zones=${zones} /></span>
                 ${!fits && html`<span class="under bad">exceeds the quota</span>`}
                 ${offering.availability.status === "cooling_off" && html`<span class="under">in cool-off after a refusal</span>`}
               </th>
-              <td class="n">${usd(rate)}</td>
+              <td class="n">${usd(offering.price_per_hour)}</td>
               <td class="n">${usd(total)}</td>
             </tr>
           `,

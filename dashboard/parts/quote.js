@@ -38,7 +38,7 @@ export function Quote({ live: { quote, problem, request, drop } }) {
 function Held({ quote, request, drop }) {
   const left = (Date.parse(quote.valid_until) - useNow()) / 1000;
   return html`
-    <dl class="sums"><div><dt>Quoted total</dt><dd>${usd(quote.total)}</dd></div><div><dt>Per hour, at most</dt><dd>${usd(quote.rate_per_hour)}</dd></div></dl>
+    <dl class="sums"><div><dt>Quoted total</dt><dd>${usd(quote.total)}</dd></div><div><dt>Per hour, at most</dt><dd>${usd(quote.price_per_hour)}</dd></div></dl>
     <p class="note">${left > 0 ? html`Valid for <span class="num" aria-live="off">${span(left)}</span>. The total includes disks and the address.` : "The quote has expired."}</p>
     <p class="actions">${left <= 0 && html`<button type="button" onClick=${request}>Get another quote</button>`}<button type="button" class="ghost" onClick=${drop}>Create without the quote</button></p>
   `;

@@ -185,7 +185,7 @@ const unwell = ({ health, terminal }) => !terminal && ["degraded", "failing"].in
 
 function Row({ lease, operator, tenants, values, pick }) {
   const { placement } = lease;
-  const rate = lease.cost.rate_per_hour;
+  const rate = lease.cost.price_per_hour;
   return html`
     <tr>
       ${mayManageLeases() && html`<td class="pick">${!lease.terminal && html`<input type="checkbox" aria-label=${`Choose ${nameOf(lease)}`} checked=${pick.has(lease)} onChange=${() => pick.flip(lease)} />`}</td>`}

@@ -550,7 +550,7 @@ CREATE TABLE usage_record (
 COMMENT ON TABLE usage_record IS 'What an attempt used in an hour. Rows never change: a correction is a row of its own';
 COMMENT ON COLUMN usage_record.starts_at IS 'a full hour, UTC';
 COMMENT ON COLUMN usage_record.revision IS '0: as the hour was closed; others add to it';
-COMMENT ON COLUMN usage_record.price_per_hour IS 'USD for compute, the last one of the hour';
+COMMENT ON COLUMN usage_record.price_per_hour IS 'USD for all parts, the last one of the hour';
 COMMENT ON COLUMN usage_record.compute_cost IS 'USD, not rounded';
 COMMENT ON COLUMN usage_record.disk_cost IS 'USD, not rounded';
 COMMENT ON COLUMN usage_record.address_cost IS 'USD, not rounded';
@@ -981,7 +981,6 @@ CREATE TABLE quote (
     request JSONB NOT NULL,
     plan JSONB NOT NULL,
     price_per_hour NUMERIC(14, 6) NOT NULL,
-    rate_per_hour NUMERIC(14, 6) NOT NULL,
     total NUMERIC(14, 6) NOT NULL,
     valid_until TIMESTAMP WITH TIME ZONE NOT NULL,
     created_at TIMESTAMP WITH TIME ZONE DEFAULT now() NOT NULL,
@@ -990,8 +989,7 @@ CREATE TABLE quote (
 );
 COMMENT ON COLUMN quote.key_id IS 'the key of the request';
 COMMENT ON COLUMN quote.request IS 'as stored on a lease';
-COMMENT ON COLUMN quote.price_per_hour IS 'USD of compute at the first candidate';
-COMMENT ON COLUMN quote.rate_per_hour IS 'USD an hour, all parts: a lease from it is launched at no more';
+COMMENT ON COLUMN quote.price_per_hour IS 'USD an hour, all parts: a lease from it is launched at no more';
 COMMENT ON COLUMN quote.total IS 'USD for the term';
 CREATE INDEX ix_quote_tenant_id_id ON quote (tenant_id, id);
 CREATE INDEX ix_quote_valid_until ON quote (valid_until);

@@ -18,6 +18,7 @@ from app.db.core.urls import sync_url
 from app.db.events import events
 from app.domain import placed
 from app.domain.offerings import Gpu, InstanceType, Interconnect
+from app.domain.rates import Rate
 from app.domain.tokens import agent_hash, host_key_hash
 
 SSH_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl me@example"
@@ -232,7 +233,7 @@ class Fleet:
                 first_attempt_at = now() - interval '63 minutes', version = version + 1, updated_at = now()
             WHERE id = %s
             """,
-            Jsonb(placed.placement(WHERE, PLACE_FACTS, Decimal("1.006000"), instance_id)),
+            Jsonb(placed.placement(WHERE, PLACE_FACTS, Rate(compute=Decimal("1.006000")), instance_id)),
             Jsonb(CONNECTION),
             lease_id,
         )

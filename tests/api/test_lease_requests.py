@@ -139,10 +139,19 @@ async def test_gpu_models_show_spellings_sizes_and_lowest_prices(alice: Caller) 
     answer = await alice.get("/v1/gpu-models")
     GpuModelPage.model_validate_json(answer.content, strict=True)
     a100, a10g = answer.json()["items"]
-    assert (a100["model"], a100["vendor"], a100["memory_gib"], a100["counts"]) == ("A100", "NVIDIA", [40], [8])
+    assert (a100["model"], a100["vendor"], a100["memory_gib"]) == ("A100", "NVIDIA", [40])
+    assert a100["counts_by_market"] == {"on_demand": [8], "spot": [], "reserved": []}
     assert "A100-80GB" in a100["aliases"]
-    assert (a10g["model"], a10g["memory_gib"], a10g["counts"]) == ("A10G", [24], [1, 4])
+    assert (a10g["model"], a10g["memory_gib"]) == ("A10G", [24])
+    assert a10g["counts_by_market"] == {"on_demand": [1, 4], "spot": [1], "reserved": []}
     assert a10g["min_price_per_gpu_hour"] == {"on_demand": "1.006", "spot": "0.40", "reserved": None}
+
+
+async def test_a_model_that_no_account_can_buy_is_not_listed(alice: Caller, fleet: Fleet) -> None:
+    fleet.run("UPDATE offering SET obstacle = 'no_driver_image' WHERE gpu_model = 'A100'")
+    fleet.run("UPDATE offering SET obstacle = 'reserved_only' WHERE gpu_model = 'A10G' AND gpu_count = 4")
+    (a10g,) = (await alice.get("/v1/gpu-models")).json()["items"]
+    assert (a10g["model"], a10g["counts_by_market"]["on_demand"]) == ("A10G", [1])
 
 
 async def test_regions_show_accounts_and_models(alice: Caller, fleet: Fleet) -> None:

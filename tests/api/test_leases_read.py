@@ -63,7 +63,7 @@ async def test_an_active_lease_shows_place_cost_and_observation(alice: Caller, f
     assert lease["placement"]["instance_id"] == instance_id
     assert lease["placement"]["price_per_hour"] == "1.006"
     assert lease["connection"]["public_ip"] == "198.51.100.7"
-    assert lease["cost"]["rate_per_hour"] == "1.006"
+    assert lease["cost"]["price_per_hour"] == "1.006"
     assert 1.006 <= float(lease["cost"]["accrued"]) < 1.02
     listed = fleet.run("SELECT last_complete_listing_at AS at FROM account_region")[0]["at"]
     assert lease["last_observed_at"] == listed.isoformat().replace("+00:00", "Z")

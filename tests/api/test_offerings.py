@@ -161,8 +161,9 @@ async def test_a_plan_shows_order_exclusions_quota_and_cost_and_changes_nothing(
         (3, "g5.12xlarge", True),
     ]
     assert plan["cost"] == {
-        "per_hour": "1.006",
-        "for_term": "2.012",
+        "price_per_hour": "1.006",
+        "parts": {"compute": "1.006", "disk": None, "address": None},
+        "price_for_term": "2.012",
         "currency": "USD",
         "covers": "compute_disk_address",
     }

@@ -71,15 +71,15 @@ async def test_quote_plan_and_admission_count_the_disks_and_the_address_that_are
     fleet.run("""UPDATE account_region SET image_gib = '{"driver:nvidia": 75}'""")
     quote = await quoted(alice, disk_gib=30)
     rate = Decimal("1.006") + Decimal("0.0275") + Decimal("0.005")
-    assert (Decimal(quote["rate_per_hour"]), Decimal(quote["total"])) == (rate, rate * 2)
+    assert (Decimal(quote["price_per_hour"]), Decimal(quote["total"])) == (rate, rate * 2)
     first = quote["plan"]["candidates"][0]
-    assert (first["disk_gib"], Decimal(first["rate_per_hour"]), Decimal(first["price_for_term"])) == (
+    assert (first["disk_gib"], Decimal(first["offering"]["price_per_hour"]), Decimal(first["price_for_term"])) == (
         275,
         rate,
         rate * 2,
     )
     plan = (await alice.post("/v1/leases/plan", json=SMALL)).json()
-    assert (Decimal(plan["cost"]["per_hour"]), Decimal(plan["cost"]["for_term"])) == (rate, rate * 2)
+    assert (Decimal(plan["cost"]["price_per_hour"]), Decimal(plan["cost"]["price_for_term"])) == (rate, rate * 2)
     lease = (await alice.post("/v1/leases", json={"quote_id": quote["id"]})).json()
     assert (Decimal(lease["estimate"]["price_per_hour"]), lease["estimate"]["covers"]) == (rate, "compute_disk_address")
     assert fleet.run("SELECT minimum_rate, max_rate FROM lease") == [{"minimum_rate": rate, "max_rate": rate}]
@@ -89,7 +89,7 @@ async def test_an_account_without_public_addresses_quotes_none(alice: Caller, fl
     fleet.run(PARTS)
     fleet.run("""UPDATE account SET vm_parts = '{"public_addresses": false}'""")
     quote = await quoted(alice, disk_gib=100)
-    assert Decimal(quote["rate_per_hour"]) == Decimal("1.016")
+    assert Decimal(quote["price_per_hour"]) == Decimal("1.016")
 
 
 async def test_a_quote_covers_dearer_disks_no_more_than_dearer_compute(
@@ -127,7 +127,7 @@ async def test_a_lease_needs_only_the_quote_and_never_costs_more_an_hour(alice: 
     lease = made.json()
     assert (lease["quote_id"], lease["labels"]) == (quote["id"], {"team": "a"})
     [stored] = fleet.run("SELECT max_rate FROM lease")
-    assert stored["max_rate"] == Decimal(quote["rate_per_hour"])
+    assert stored["max_rate"] == Decimal(quote["price_per_hour"])
     assert (lease["request"]["ttl_seconds"], lease["request"]["gpu"]["model"]) == (7200, "A10G")
 
 

@@ -80,7 +80,7 @@ def a_lease(number: int = 1, **changes: Any) -> Json:
         "labels": {},
         "key_id": "key_00000000000000000000000001",
         "attempts_count": 0,
-        "cost": {"accrued": "0.00", "rate_per_hour": None, "as_of": "2026-06-01T10:00:00Z", **ALL_PARTS},
+        "cost": {"accrued": "0.00", "price_per_hour": None, "as_of": "2026-06-01T10:00:00Z", **ALL_PARTS},
         "estimate": {"price_per_hour": "21.96", "price_for_term": "175.68", **ALL_PARTS},
         "version": 1,
         "created_at": "2026-06-01T10:00:00Z",
@@ -112,7 +112,7 @@ ACTIVE: Json = {
     "state": "active",
     "ready_at": "2026-06-01T10:01:40Z",
     "connection": {"public_ip": "203.0.113.9", "ssh_command": "ssh ubuntu@203.0.113.9"},
-    "cost": {"accrued": "1.25", "rate_per_hour": "21.96", "as_of": "2026-06-01T10:02:00Z", **ALL_PARTS},
+    "cost": {"accrued": "1.25", "price_per_hour": "21.96", "as_of": "2026-06-01T10:02:00Z", **ALL_PARTS},
 }
 RELEASING: Json = {"state": "releasing", "release_requested_at": "2026-06-01T11:00:00Z", "connection": None}
 RELEASED: Json = {"state": "released", "terminal": True, "ended_at": "2026-06-01T11:00:09Z"}

@@ -136,7 +136,7 @@ async def test_every_answer_has_the_remaining_budget_and_those_about_leases_thei
     }
     money = {"amount": "9.50", "spent": "0.00", "committed": "0.00", "asked": "43.92"}
     budgets = [{"budget_id": "budget_00000000000000000000000002", **money, "fits": False}]
-    prices = {"rate_per_hour": "21.96", "total": "43.92", "valid_until": "2099-01-01T00:00:00Z"}
+    prices = {"price_per_hour": "21.96", "total": "43.92", "valid_until": "2099-01-01T00:00:00Z"}
     budgeted.documents["POST", "/v1/leases/plan"] = {**plan, "budgets": budgets}
     budgeted.documents["POST", "/v1/quotes"] = {"id": "quote_01", "plan": plan, "currency": "USD", **prices}
     budgeted.documents["GET", "/v1/costs"] = COSTS

@@ -33,7 +33,6 @@ def _a_plan() -> Json:
         {
             "rank": n,
             "offering": _offering(n),
-            "rate_per_hour": f"{n + 50}.0624",
             "disk_gib": 75,
             "price_for_term": f"{2 * n + 100}.1248",
             "quota_fits": True,
@@ -64,7 +63,7 @@ def _a_plan() -> Json:
         "excluded": each,
         "excluded_by_reason": groups,
         "quota": {"fits": True, "resources": [need]},
-        "cost": {"per_hour": "51.0624", "for_term": "102.1248", **ALL_PARTS},
+        "cost": {"price_per_hour": "51.0624", "price_for_term": "102.1248", **ALL_PARTS},
         "as_of": "2026-06-01T10:00:00Z",
     }
 
@@ -177,7 +176,7 @@ def test_create_does_not_ask_without_a_terminal(api: FakeApi, cli: Cli) -> None:
 def test_ended_leases_show_no_login_and_no_expiry(api: FakeApi, cli: Cli) -> None:
     connection = {"ssh_command": "ssh ubuntu@203.0.113.9", "public_ip": "203.0.113.9"}
     ended = {"connection": connection, "expires_at": "2999-06-01T10:00:00Z", "state": "released", "terminal": True}
-    cost = {"accrued": "1.2345", "rate_per_hour": None, "currency": "USD", "covers": "compute_disk_address"}
+    cost = {"accrued": "1.2345", "price_per_hour": None, "currency": "USD", "covers": "compute_disk_address"}
     api.add(a_lease(1, **ended, cost=cost, ended_at="2026-06-01T10:00:00Z"))
     shown = cli("lease", "show", "lease_00000000000000000000000001").stdout
     assert "cost  1.2345 USD\n" in re.sub(r" +\n", "\n", re.sub(r" {3,}", "  ", shown))

@@ -7,13 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.domain.quotas import Shortage, allowed, amounts, is_valid_resource, minimum, shortages
+from app.domain.vm_parts import DEFAULT_PARTS
 from tests.domain.samples import offering
 
 numbers = st.decimals(min_value=0, max_value=1000, places=2)
 
 
 def test_a_lease_counts_gpus_by_model_too_and_its_price() -> None:
-    assert amounts(offering(model="A100", count=8, price="21.96")) == {
+    assert amounts(offering(model="A100", count=8, price="21.96"), DEFAULT_PARTS) == {
         "gpus": 8,
         "gpus:A100": 8,
         "leases": 1,
@@ -22,35 +23,37 @@ def test_a_lease_counts_gpus_by_model_too_and_its_price() -> None:
 
 
 def test_what_costs_nothing_counts_for_no_spend() -> None:
-    assert "spend_per_hour" not in amounts(offering(price="0"))
+    assert "spend_per_hour" not in amounts(offering(price="0"), DEFAULT_PARTS)
 
 
 def test_without_a_price_nothing_can_be_counted() -> None:
     with pytest.raises(ValueError, match="price"):
-        amounts(offering(price=None))
+        amounts(offering(price=None), DEFAULT_PARTS)
 
 
 def test_admission_claims_the_least_that_any_candidate_needs() -> None:
     small, big = offering(model="A100", count=1, price="4"), offering(model="A100", count=8, price="3")
-    assert minimum([small, big]) == {"gpus": 1, "gpus:A100": 1, "leases": 1, "spend_per_hour": 3}
+    assert minimum([small, big], DEFAULT_PARTS) == {"gpus": 1, "gpus:A100": 1, "leases": 1, "spend_per_hour": 3}
 
 
 def test_what_not_every_candidate_needs_is_claimed_only_once_chosen() -> None:
-    claimed = minimum([offering(model="A100"), offering(model="H100"), offering(model="H100", price="0")])
+    claimed = minimum(
+        [offering(model="A100"), offering(model="H100"), offering(model="H100", price="0")], DEFAULT_PARTS
+    )
     assert claimed == {"gpus": 1, "leases": 1}
 
 
 def test_nothing_is_claimed_for_no_candidate() -> None:
-    assert minimum([]) == {}
+    assert minimum([], DEFAULT_PARTS) == {}
 
 
 @given(st.lists(st.tuples(st.sampled_from(["A", "B"]), st.integers(1, 16), numbers), min_size=1, max_size=6))
 def test_the_minimum_never_exceeds_any_candidate_and_holds_no_zero(rows: list[tuple[str, int, Decimal]]) -> None:
     offerings = [offering(model=model, count=count, price=str(price)) for model, count, price in rows]
-    least = minimum(offerings)
+    least = minimum(offerings, DEFAULT_PARTS)
     assert all(amount > 0 for amount in least.values())
     for one in offerings:
-        needs = amounts(one)
+        needs = amounts(one, DEFAULT_PARTS)
         assert all(amount <= needs.get(name, 0) for name, amount in least.items())
 
 

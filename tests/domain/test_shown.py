@@ -9,6 +9,7 @@ import pytest
 from app.domain.money import format_money
 from app.domain.offerings import Gpu, InstanceType, Interconnect, NetworkFabric, PriceStatus
 from app.domain.placed import hardware, placement
+from app.domain.rates import Rate
 from app.domain.schema import SchemaRevisions
 from tests.domain.samples import NOW, ago, offering
 
@@ -60,9 +61,10 @@ def test_a_place_is_stored_as_it_is_shown() -> None:
         "network": {"gbps": None, "fabric": "EFA"},
         "image": {"id": "ami-1", "name": "Base", "driver_version": None},
     }
-    shown = placement(PLACE, facts, Decimal("0.4"), "i-1")
+    shown = placement(PLACE, facts, Rate(compute=Decimal("0.4"), disk=Decimal("0.1")), "i-1")
     unreserved = {"reservation": None, "reserved_until": None, "queued_at_provider": None}
-    own = {"price_per_hour": "0.40", "instance_id": "i-1", "extendable": True}
+    parts = {"compute": "0.40", "disk": "0.10", "address": None}
+    own = {"price_per_hour": "0.50", "parts": parts, "instance_id": "i-1", "extendable": True}
     assert shown == {**facts, **PLACE, **own, **unreserved}
 
 

@@ -23,7 +23,7 @@ def test_a_vm_stopped_by_somebody_else_closes_its_lease_and_its_bill(tenant: Ten
     cloud.stop(active["placement"]["instance_id"])
     lost = tenant.wait(lease_id, "released", "failed")
     assert (lost["state"], lost["reason"]["code"]) == ("released", "instance_lost")
-    assert (lost["billable"], lost["cost"]["rate_per_hour"]) == (False, None)
+    assert (lost["billable"], lost["cost"]["price_per_hour"]) == (False, None)
     vm = cloud.vm(active["placement"]["instance_id"])
     assert moment(lost, "billing_ended_at") <= datetime.fromisoformat(vm["ended_at"])
     assert moment(lost, "billing_started_at") <= moment(lost, "billing_ended_at")

@@ -177,12 +177,9 @@ class Fleet:
         return lease_id
 
     def _least(self, request: dict[str, Any]) -> Amounts:
-        return (
-            minimum(
-                self.runtime.catalogue.ranking(Requirements.of(LeaseRequest.from_json(request)), self.now()).candidates
-            )
-            or LEAST
-        )
+        requirements = Requirements.of(LeaseRequest.from_json(request))
+        candidates = self.runtime.catalogue.ranking(requirements, self.now()).candidates
+        return minimum(candidates, requirements.parts) or LEAST
 
     def end(self, lease_id: LeaseId) -> None:
         """What DELETE does."""

@@ -12,6 +12,7 @@ from app.domain.billing import stored_cost
 from app.domain.events import LeasePriceChanged
 from app.domain.ids import AttemptId, LeaseId
 from app.domain.money import format_money
+from app.domain.rates import Rate
 from app.settings.providers import providers
 from workers.runtime.runtime import Runtime
 
@@ -46,10 +47,11 @@ def _change(connection: Connection, lease_id: LeaseId, attempt_id: AttemptId) ->
     if row is None or row.new_price == row.price_per_hour:
         return 0
     cost = stored_cost(row.rate_per_hour, row.now - row.rate_since)
+    rate = Rate(compute=row.new_price, disk=row.disk_price_per_hour, address=row.address_price_per_hour)
     data = LeasePriceChanged(
         n=row.n,
-        price_per_hour=format_money(row.new_price),
-        previous_price_per_hour=format_money(row.price_per_hour),
+        price_per_hour=format_money(rate.total),
+        previous_price_per_hour=format_money(row.rate_per_hour),
     )
     change = price_changes.record(
         attempt_id=attempt_id,
@@ -60,6 +62,5 @@ def _change(connection: Connection, lease_id: LeaseId, attempt_id: AttemptId) ->
     )
     connection.execute(change)
     connection.execute(price_changes.close_past(attempt_id, cost))
-    rate = row.new_price + row.parts
     connection.execute(*price_changes.begin_rate(lease_id, NewEvent(data), cost=cost, rate=rate))
     return 1

@@ -22,6 +22,7 @@ from app.domain.lease_requests import LeaseRequest
 from app.domain.leases import TERMINAL, LeaseState
 from app.domain.offerings import MarketPreference
 from app.domain.quotas import GPUS, LEASES, MODEL_PREFIX, SPEND_PER_HOUR, Amounts
+from app.domain.rates import Rate
 from app.domain.tags import OwnerTags
 from app.domain.tokens import launch_token
 from workers.groups.restored import OtherPoolError, rejoin_pool
@@ -88,9 +89,7 @@ def _join(connection: Connection, row: Row[Any], owner: OwnerTags, event: NewEve
     values = {
         "attempts_count": owner.n,
         "first_attempt_at": FIRST_ATTEMPT_AT,
-        "placement": placed.placement(
-            _where(row), _facts(row), _price(row) or Decimal(0), row.instance_id, extendable=extendable
-        ),
+        "placement": placed.placement(_where(row), _facts(row), _rate(row), row.instance_id, extendable=extendable),
         "provider": row.provider,
         "account": row.account,
         "region": row.region,
@@ -137,6 +136,11 @@ def _price(row: Row[Any]) -> Decimal | None:
     return price
 
 
+def _rate(row: Row[Any]) -> Rate:
+    """Nobody knows its disks and its address: those are not metered."""
+    return Rate(compute=_price(row) or Decimal(0))
+
+
 def _amounts(row: Row[Any]) -> Amounts:
     gpus = Decimal(row.gpu_count)
     return {
@@ -174,9 +178,7 @@ def _lease(row: Row[Any], owner: OwnerTags, expires_at: datetime, *, extendable:
         "request": _request(row, name, labels),
         "minimum_claim": {resource: str(amount) for resource, amount in _amounts(row).items()},
         "state": "booting",
-        "placement": placed.placement(
-            _where(row), _facts(row), _price(row) or Decimal(0), row.instance_id, extendable=extendable
-        ),
+        "placement": placed.placement(_where(row), _facts(row), _rate(row), row.instance_id, extendable=extendable),
         "provider": row.provider,
         "account": row.account,
         "region": row.region,

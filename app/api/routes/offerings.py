@@ -22,8 +22,9 @@ from app.domain.money import format_money
 from app.domain.offerings import GpuVendor, Interconnect, Market
 from app.domain.placed import type_facts
 from app.domain.quotas import json_amount, json_limit
-from app.domain.rates import CostScope
+from app.domain.rates import CostScope, price_at, rate_at
 from app.domain.reservations import Reservation
+from app.domain.vm_parts import DEFAULT_PARTS, PartsRequest
 from app.services.container import Services
 from app.services.cursors import LARGEST_LIMIT
 from app.services.leases.refusals import exclusion_detail
@@ -33,6 +34,7 @@ from app.services.offerings.offerings import (
     OfferingSort,
     availability,
     price_per_gpu,
+    tflops_per_usd,
 )
 from app.services.offerings.plan import Candidate, Need, Plan
 from app.services.principal import Principal
@@ -40,8 +42,11 @@ from app.services.principal import Principal
 router = make_router("offerings")
 plan_router = make_router("leases")
 
-_PLANNED = 20
+PLANNED = 20
+_NO_RATE = {"price_per_hour": None, "parts": None}
 _MOST_SKIPPED = 1_000_000
+UsePlanLimit = Annotated[int, Query(ge=1, le=LARGEST_LIMIT, description="The most items of each list.")]
+UsePlanSkip = Annotated[int, Query(ge=0, le=_MOST_SKIPPED, description="Leave out so many items of each list.")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,8 +125,8 @@ async def plan_lease(
     body: NewLease,
     principal: Member,
     services: UseServices,
-    limit: Annotated[int, Query(ge=1, le=LARGEST_LIMIT, description="The most items of each list.")] = _PLANNED,
-    skip: Annotated[int, Query(ge=0, le=_MOST_SKIPPED, description="Leave out so many items of each list.")] = 0,
+    limit: UsePlanLimit = PLANNED,
+    skip: UsePlanSkip = 0,
 ) -> Response:
     """Preview a create: the best candidates in order, and their cost. The call creates nothing."""
     plan = await services.plan.plan(principal, new_lease(body), slice(skip, skip + limit))
@@ -130,49 +135,55 @@ async def plan_lease(
 
 def plan_json(plan: Plan, sight: ReaderContext) -> dict[str, Any]:
     """The members of LeasePlan."""
+    parts = plan.parts
     return {
         "admissible": plan.admissible,
         "launches_stopped": plan.launches_stopped,
-        "candidates": [_candidate(candidate, sight) for candidate in plan.candidates],
+        "candidates": [_candidate(candidate, sight, parts) for candidate in plan.candidates],
         "candidates_count": plan.candidates_count,
         "excluded_count": plan.excluded_count,
         "excluded": [
             {
-                "offering": _offering(exclusion.offering, sight),
+                "offering": _offering(exclusion.offering, sight, parts),
                 "code": exclusion.code,
                 "detail": exclusion_detail(exclusion, operator=sight.operator),
             }
             for exclusion in plan.excluded
         ],
         "excluded_by_reason": [
-            exclusion_view(group, operator=sight.operator).model_dump() for group in plan.excluded_groups
+            exclusion_view(group, parts, operator=sight.operator).model_dump() for group in plan.excluded_groups
         ],
         "catalogue_error": plan.catalogue_error,
         "quota": {"fits": all(need.fits for need in plan.needs), "resources": [_need(need) for need in plan.needs]},
         "budgets": [_budget(budget) for budget in plan.budgets],
-        "cost": _first_cost(plan),
+        "cost": _first_cost(plan, plan.members),
         "as_of": plan.as_of,
     }
 
 
-def _candidate(candidate: Candidate, sight: ReaderContext) -> dict[str, Any]:
+def _candidate(candidate: Candidate, sight: ReaderContext, parts: PartsRequest) -> dict[str, Any]:
     return {
         "rank": candidate.rank,
-        "offering": _offering(candidate.offering, sight),
-        "rate_per_hour": format_money(candidate.rate.total),
+        "offering": _offering(candidate.offering, sight, parts),
         "disk_gib": candidate.disk_gib,
         "price_for_term": format_money(candidate.price_for_term),
         "quota_fits": candidate.quota_fits,
     }
 
 
-def _first_cost(plan: Plan) -> dict[str, Any] | None:
+def group_plan_json(plan: Plan, sight: ReaderContext) -> dict[str, Any]:
+    """The members of GroupPlan."""
+    return {**plan_json(plan, sight), "size": plan.members, "member_cost": _first_cost(plan, 1)}
+
+
+def _first_cost(plan: Plan, members: int) -> dict[str, Any] | None:
+    """Of so many VMs at the first candidate."""
     first = plan.best
     if first is None:
         return None
     return {
-        "per_hour": format_money(first.rate.total),
-        "for_term": format_money(first.price_for_term),
+        **first.rate.times(members).as_json(),
+        "price_for_term": format_money(first.price_for_term * members),
         "currency": "USD",
         "covers": CostScope.VM,
     }
@@ -194,11 +205,13 @@ def _budget(need: BudgetNeed) -> dict[str, Any]:
     return {"budget_id": need.budget_id, **formatted, "fits": need.fits}
 
 
-def offering_json(offering: domain.Offering, sight: ReaderContext) -> dict[str, Any]:
-    """The members of Offering."""
-    price = offering.price_per_hour
+def offering_json(
+    offering: domain.Offering, sight: ReaderContext, parts: PartsRequest = DEFAULT_PARTS
+) -> dict[str, Any]:
+    """The members of Offering, with the price of a VM with these parts."""
+    price = price_at(offering, parts)
     return {
-        **_offering(offering, sight),
+        **_offering(offering, sight, parts),
         "price_per_gpu_hour": None if price is None else format_money(price_per_gpu(price, offering.type)),
         "statistics": {
             "launches": offering.launches,
@@ -206,12 +219,12 @@ def offering_json(offering: domain.Offering, sight: ReaderContext) -> dict[str, 
             "success_rate": None if offering.success_rate is None else round(offering.success_rate, 3),
             "ready_seconds": offering.ready_seconds,
         },
-        "benchmark": _benchmark(offering),
+        "benchmark": _benchmark(offering, price),
     }
 
 
-def _benchmark(offering: domain.Offering) -> dict[str, Any] | None:
-    measured, per_usd = offering.benchmark, offering.tflops_per_usd
+def _benchmark(offering: domain.Offering, price: Decimal | None) -> dict[str, Any] | None:
+    measured, per_usd = offering.benchmark, tflops_per_usd(offering, price)
     if measured is None:
         return None
     return {
@@ -222,8 +235,9 @@ def _benchmark(offering: domain.Offering) -> dict[str, Any] | None:
     }
 
 
-def _offering(offering: domain.Offering, sight: ReaderContext) -> dict[str, Any]:
+def _offering(offering: domain.Offering, sight: ReaderContext, parts: PartsRequest) -> dict[str, Any]:
     key = offering.key
+    rate = None if offering.price_per_hour is None else rate_at(offering, parts)
     known = availability(offering, sight.now, operator=sight.operator)
     return {
         "provider": offering.provider,
@@ -233,7 +247,7 @@ def _offering(offering: domain.Offering, sight: ReaderContext) -> dict[str, Any]
         "instance_type": key.instance_type,
         "market": key.market,
         **type_facts(offering.type),
-        "price_per_hour": _money(offering.price_per_hour),
+        **(_NO_RATE if rate is None else rate.as_json()),
         "price_as_of": offering.price_as_of,
         "price_source": offering.price_source,
         "price_status": offering.price_status(sight.now, sight.stale_after),
@@ -244,7 +258,3 @@ def _offering(offering: domain.Offering, sight: ReaderContext) -> dict[str, Any]
 
 def _reservation(reservation: Reservation) -> dict[str, Any]:
     return {name: getattr(reservation, name) for name in ("name", "slots", "free", "starts_at", "ends_at")}
-
-
-def _money(value: Decimal | None) -> str | None:
-    return None if value is None else format_money(value)

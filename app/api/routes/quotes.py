@@ -54,7 +54,7 @@ def _view(row: Any) -> Quote:
         tenant_id=row.tenant_id,
         plan=row.plan,
         price_per_hour=row.price_per_hour,
-        rate_per_hour=row.rate_per_hour,
+        parts=row.plan["candidates"][0]["offering"]["parts"],
         total=row.total,
         currency="USD",
         valid_until=row.valid_until,

@@ -1,7 +1,6 @@
 """The reservations: capacity that the operators bought ahead."""
 
 from datetime import datetime
-from decimal import Decimal
 from typing import Any
 
 from fastapi import Request, Response
@@ -11,9 +10,10 @@ from app.api.http.etags import tagged
 from app.api.http.routing import UseServices, Viewer
 from app.api.http.routing import router as make_router
 from app.api.schemas.reservations import ReservationPage
-from app.domain.money import format_money
 from app.domain.offerings import Offering
 from app.domain.placed import type_facts
+from app.domain.rates import rate_at
+from app.domain.vm_parts import DEFAULT_PARTS
 from app.services.offerings.offerings import availability
 from app.services.preconditions import list_tag
 
@@ -44,7 +44,7 @@ def _reservation(offering: Offering, now: datetime, *, operator: bool) -> dict[s
         "zone": key.zone,
         "instance_type": key.instance_type,
         "gpu": type_facts(offering.type)["gpu"],
-        "price_per_hour": format_money(offering.price_per_hour or Decimal(0)),
+        **rate_at(offering, DEFAULT_PARTS).as_json(),
         "slots": reservation.slots,
         "free": reservation.free,
         "starts_at": reservation.starts_at,

@@ -12,7 +12,6 @@ from app.api.http.routing import router as make_router
 from app.api.routes.offerings import offering_json, sight_of
 from app.api.schemas.sizings import NewSizing, SizedLease, Sizing, SizingBytes, sizing_request
 from app.domain.lease_requests import LeaseRequest
-from app.domain.money import format_money
 from app.domain.sizing.fits import GpuFit
 
 router = make_router("sizings")
@@ -35,10 +34,7 @@ async def create_sizing(body: NewSizing, principal: Viewer, services: UseService
         "bytes": {name: getattr(sizing.parts, name) for name in SizingBytes.model_fields},
         "assumptions": sizing.assumptions,
         "fits": [_fit(fit) for fit in sizing.fits],
-        "offerings": [
-            {**offering_json(offering, sight), "rate_per_hour": format_money(rate)}
-            for offering, rate in sizing.offerings
-        ],
+        "offerings": [offering_json(offering, sight, request.parts) for offering, request in sizing.offerings],
         "lease": None if sizing.lease is None else _lease(sizing.lease, body.tenant_id),
         "as_of": sizing.as_of,
     }

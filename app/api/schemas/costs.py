@@ -5,12 +5,14 @@ from typing import Annotated
 from pydantic import Field
 
 from app.api.schemas.base import Moment, Money, View
-from app.api.schemas.hardware import COVERS
+from app.api.schemas.hardware import ALL_PARTS, COVERS
 from app.domain.rates import CostScope
+
+PricePerHour = Annotated[Money, Field(description=ALL_PARTS)]
 
 
 class RateParts(View):
-    """The parts of a rate in USD per hour. Null: the price of this part is unknown, and the part is not metered."""
+    """The parts of `price_per_hour`, in USD. Null: the price of this part is unknown, and the part is not metered."""
 
     compute: Annotated[Money, Field(description="The VM with its GPUs and local disks.")]
     disk: Annotated[Money | None, Field(description="All network disks of the VM.")]
@@ -18,23 +20,24 @@ class RateParts(View):
 
 
 class Cost(View):
-    """The cost of the lease until `as_of`. `rate_per_hour` and `parts` are null while the lease is not billed."""
+    """The cost until `as_of`: of a lease, or of all members of a group. Without billing, price and parts are null."""
 
     accrued: Money
-    rate_per_hour: Annotated[Money | None, Field(description="The sum of `parts`.")]
-    parts: Annotated[RateParts | None, Field(description="The parts of `rate_per_hour`.")]
+    price_per_hour: PricePerHour | None
+    parts: RateParts | None
     as_of: Moment
     currency: str
     covers: Annotated[CostScope, Field(description=COVERS)]
 
 
 class Estimate(View):
-    """The rate of the lease's newest placement; before that, of the offering that it tried first at its creation.
+    """The price of the lease's newest placement; before that, of the offering that it tried first at its creation.
 
-    `price_for_term` is the price from `created_at` to `expires_at`. Billing starts later, when the VM starts.
+    `price_for_term` is the price from `created_at` to `expires_at`. Billing starts later, when the VM starts. The estimate
+    of a group is the sum over its live members.
     """
 
-    price_per_hour: Money
+    price_per_hour: PricePerHour
     price_for_term: Money
     currency: str
     covers: Annotated[CostScope, Field(description=COVERS)]

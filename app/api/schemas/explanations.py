@@ -5,7 +5,8 @@ from typing import Annotated
 from pydantic import Field
 
 from app.api.schemas.base import Details, Moment, Money, View
-from app.api.schemas.hardware import GROWS, Gpu
+from app.api.schemas.costs import RateParts
+from app.api.schemas.hardware import ALL_PARTS, GROWS, Gpu
 from app.api.schemas.lease_serializer import attempt_error
 from app.api.schemas.leases import AttemptError
 from app.domain.explanations.candidate_verdicts import CandidateVerdict, JudgedCandidate, OfferingAttempt
@@ -16,13 +17,15 @@ from app.domain.offerings import Market, Offering
 from app.domain.placed import type_facts
 from app.domain.placement import Exclusion
 from app.domain.quotas import JsonAmount, json_amount, json_limit
+from app.domain.rates import rate_at
+from app.domain.vm_parts import PartsRequest
 from app.services.leases.explanations import ExplainedLease
 from app.services.leases.refusals import exclusion_detail
 from app.services.principal import Role
 
 
 class ExplainedOffering(View):
-    """An offering of an explanation, with its current price for the whole VM in USD an hour. Null while unknown."""
+    """An offering of an explanation."""
 
     provider: str
     account: str
@@ -32,7 +35,8 @@ class ExplainedOffering(View):
     market: Annotated[Market, Field(description="The market of the offering. " + GROWS)]
     reservation: Annotated[str | None, Field(description="Its name, in the market `reserved` alone.")]
     gpu: Gpu
-    price_per_hour: Money | None
+    price_per_hour: Annotated[Money | None, Field(description=f"{ALL_PARTS} Null while unknown.")]
+    parts: RateParts | None
 
 
 class ExplainedAttempt(View):
@@ -51,7 +55,6 @@ class ExplainedCandidate(View):
     """
 
     offering: ExplainedOffering
-    rate_per_hour: Annotated[Money, Field(description="USD: the VM, its network disks and its public address.")]
     verdict: CandidateVerdict
     message: str
     since: Moment | None
@@ -143,7 +146,7 @@ class LeaseExplanation(View):
 
 def explanation_view(explained: ExplainedLease, role: Role) -> LeaseExplanation:
     """The explanation as a caller of this role sees it."""
-    explanation = explained.explanation
+    explanation, parts = explained.explanation, explained.parts
     situation = explanation.situation
     return LeaseExplanation(
         lease_id=explained.lease_id,
@@ -155,23 +158,22 @@ def explanation_view(explained: ExplainedLease, role: Role) -> LeaseExplanation:
         gives_up_at=situation.gives_up_at,
         typical_ready_seconds=situation.typical_ready_seconds,
         retryable=situation.retryable,
-        candidates=[_candidate(candidate, role) for candidate in explanation.candidates],
+        candidates=[_candidate(candidate, parts, role) for candidate in explanation.candidates],
         candidates_count=explanation.candidates_count,
-        excluded=[exclusion_view(group, operator=role is Role.OPERATOR) for group in explanation.excluded],
+        excluded=[exclusion_view(group, parts, operator=role is Role.OPERATOR) for group in explanation.excluded],
         quota=[_quota(need) for need in explanation.quota],
         queue=None
         if explanation.queue is None
         else ExplainedQueue.model_validate(explanation.queue, from_attributes=True),
-        suggestions=[_suggestion(suggestion) for suggestion in explanation.suggestions],
+        suggestions=[_suggestion(suggestion, parts) for suggestion in explanation.suggestions],
         as_of=explained.now,
     )
 
 
-def _candidate(candidate: JudgedCandidate, role: Role) -> ExplainedCandidate:
+def _candidate(candidate: JudgedCandidate, parts: PartsRequest, role: Role) -> ExplainedCandidate:
     attempt = candidate.last_attempt
     return ExplainedCandidate(
-        offering=_offering(candidate.offering),
-        rate_per_hour=candidate.rate,
+        offering=_offering(candidate.offering, parts),
         verdict=candidate.verdict,
         message=candidate.message,
         since=candidate.since,
@@ -185,13 +187,13 @@ def _attempt(attempt: OfferingAttempt, role: Role) -> ExplainedAttempt:
     return ExplainedAttempt(n=attempt.n, error=error, started_at=attempt.created_at, ended_at=attempt.ended_at)
 
 
-def exclusion_view(group: ExcludedGroup, *, operator: bool) -> ExplainedExclusion:
-    """The offerings that one rule excludes. Only operators see details of a provider account."""
+def exclusion_view(group: ExcludedGroup, parts: PartsRequest, *, operator: bool) -> ExplainedExclusion:
+    """The offerings that one rule excludes, with prices of a VM with these parts. Only operators see details of a provider account."""
     return ExplainedExclusion(
         code=group.code,
         count=group.count,
         message=group.message,
-        nearest=_offering(group.nearest.offering),
+        nearest=_offering(group.nearest.offering, parts),
         nearest_detail=exclusion_detail(group.nearest, operator=operator),
     )
 
@@ -208,17 +210,18 @@ def _quota(need: QuotaNeed) -> ExplainedQuota:
     )
 
 
-def _suggestion(suggestion: Suggestion) -> ExplainedSuggestion:
+def _suggestion(suggestion: Suggestion, parts: PartsRequest) -> ExplainedSuggestion:
     return ExplainedSuggestion(
         code=suggestion.code,
         message=suggestion.message,
         change=dict(suggestion.change),
-        offering=_offering(suggestion.offering),
+        offering=_offering(suggestion.offering, parts),
     )
 
 
-def _offering(offering: Offering) -> ExplainedOffering:
+def _offering(offering: Offering, parts: PartsRequest) -> ExplainedOffering:
     key = offering.key
+    rate = None if offering.price_per_hour is None else rate_at(offering, parts)
     return ExplainedOffering(
         provider=offering.provider,
         account=key.account,
@@ -228,5 +231,6 @@ def _offering(offering: Offering) -> ExplainedOffering:
         market=key.market,
         reservation=key.reservation,
         gpu=Gpu.model_validate(type_facts(offering.type)["gpu"]),
-        price_per_hour=offering.price_per_hour,
+        price_per_hour=None if rate is None else rate.total,
+        parts=None if rate is None else RateParts.model_validate(rate, from_attributes=True),
     )

@@ -8,6 +8,7 @@ from app.api.schemas.base import View
 from app.domain.offerings import Driver, GpuVendor, NetworkFabric
 
 GROWS = "The list may grow."
+ALL_PARTS = "USD an hour for all `parts`: the VM, its network disks and its public address."
 PlacedLocalDisk = Annotated[int, Field(description="Local disk of the VM. 0: none.")]
 
 

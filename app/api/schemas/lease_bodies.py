@@ -99,7 +99,8 @@ class NewLease(Body):
     ] = None
     regions: Annotated[list[RegionName] | None, Field(min_length=1, max_length=50)] = None
     max_price_per_hour: Annotated[
-        Annotated[DecimalText, Field(gt=0)] | None, Field(description="Maximum price of the whole VM in USD.")
+        Annotated[DecimalText, Field(gt=0)] | None,
+        Field(description="Maximum `price_per_hour` in USD, with all parts."),
     ] = None
     max_cost: Annotated[
         MaxCost | None,

@@ -14,6 +14,7 @@ from app.domain.lease_actions import Extension, extension_refusal, reboot_refusa
 from app.domain.leases import AttemptState, Desired, LeaseState
 from app.domain.money import format_money
 from app.domain.provider_messages import public_error
+from app.domain.rates import Rate
 from app.services.cursors import RowPage
 from app.services.principal import Role
 
@@ -79,7 +80,7 @@ def attempt_page_json(page: RowPage, role: Role) -> bytes:
 
 
 def _attempt(row: Any, role: Role) -> dict[str, Any]:
-    price = format_money(row.price_per_hour)
+    rate = Rate(compute=row.price_per_hour, disk=row.disk_price_per_hour, address=row.address_price_per_hour)
     return {
         "id": row.id,
         "n": row.n,
@@ -88,7 +89,7 @@ def _attempt(row: Any, role: Role) -> dict[str, Any]:
         "offering": {
             **{name: getattr(row, name) for name in _PLACE},
             **row.offering,
-            "price_per_hour": price,
+            **rate.as_json(),
         },
         "instance_id": row.instance_id,
         "error": None if row.error is None else attempt_error(row.error, role),

@@ -6,7 +6,7 @@ from typing import Annotated
 from pydantic import Field
 
 from app.api.schemas.base import Moment, Money, Page, View
-from app.api.schemas.costs import Cost, Estimate
+from app.api.schemas.costs import Cost, Estimate, PricePerHour, RateParts
 from app.api.schemas.gpu_truth import GpuHealth, GpuProof, Idleness, Utilization
 from app.api.schemas.hardware import GROWS, Gpu, Network, PlacedLocalDisk
 from app.api.schemas.placements import Image, Placement
@@ -260,7 +260,8 @@ class AttemptOffering(View):
     memory_gib: float
     local_disk_gib: PlacedLocalDisk
     network: Network
-    price_per_hour: Money
+    price_per_hour: PricePerHour
+    parts: RateParts
     image: Image
 
 

@@ -5,8 +5,9 @@ from typing import Annotated
 from pydantic import Field
 
 from app.api.schemas.base import Moment, Money, Page, View
+from app.api.schemas.costs import PricePerHour, RateParts
 from app.api.schemas.explanations import ExplainedExclusion
-from app.api.schemas.hardware import COVERS, GROWS, Gpu, Network
+from app.api.schemas.hardware import ALL_PARTS, COVERS, GROWS, Gpu, Network
 from app.domain.offerings import Market, PriceStatus
 from app.domain.placement import Exclusion
 from app.domain.quotas import JsonAmount
@@ -76,7 +77,8 @@ class PlannedOffering(View):
     memory_gib: float
     local_disk_gib: int
     network: Network
-    price_per_hour: Annotated[Money | None, Field(description="Price of the whole VM in USD. Null while unknown.")]
+    price_per_hour: Annotated[Money | None, Field(description=f"{ALL_PARTS} Null while unknown.")]
+    parts: RateParts | None
     price_as_of: Moment | None
     price_source: str | None
     price_status: PriceStatus
@@ -85,7 +87,7 @@ class PlannedOffering(View):
 
 
 class Offering(PlannedOffering):
-    """An offering of the catalogue."""
+    """An offering of the catalogue. Its price is that of a lease with the default disk and a public address."""
 
     price_per_gpu_hour: Money | None
     statistics: LaunchStatistics
@@ -106,7 +108,6 @@ class PlanCandidate(View):
 
     rank: int
     offering: PlannedOffering
-    rate_per_hour: Annotated[Money, Field(description="USD: the VM, its network disks and its public address.")]
     disk_gib: Annotated[
         int,
         Field(
@@ -114,7 +115,7 @@ class PlanCandidate(View):
             "of the account needs more, or the provider bills a disk by its next size."
         ),
     ]
-    price_for_term: Annotated[Money, Field(description="USD for the whole term at `rate_per_hour`.")]
+    price_for_term: Annotated[Money, Field(description="USD for the whole term at the offering's `price_per_hour`.")]
     quota_fits: bool
 
 
@@ -160,8 +161,9 @@ class PlanBudget(View):
 class PlanCost(View):
     """Cost of the first candidate, for an hour and for the whole term."""
 
-    per_hour: Money
-    for_term: Money
+    price_per_hour: PricePerHour
+    parts: RateParts
+    price_for_term: Money
     currency: str
     covers: Annotated[CostScope, Field(description=COVERS)]
 

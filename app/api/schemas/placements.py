@@ -4,7 +4,8 @@ from typing import Annotated
 
 from pydantic import Field
 
-from app.api.schemas.base import Moment, Money, View
+from app.api.schemas.base import Moment, View
+from app.api.schemas.costs import PricePerHour, RateParts
 from app.api.schemas.hardware import GROWS, Gpu, Network, PlacedLocalDisk
 from app.domain.offerings import Market
 
@@ -37,7 +38,8 @@ class Placement(View):
     memory_gib: float
     local_disk_gib: PlacedLocalDisk
     network: Network
-    price_per_hour: Money
+    price_per_hour: PricePerHour
+    parts: RateParts
     image: Image
     instance_id: str | None
     extendable: Annotated[

@@ -5,6 +5,7 @@ from typing import Annotated
 from pydantic import Field
 
 from app.api.schemas.base import Moment, Money, View
+from app.api.schemas.costs import RateParts
 from app.api.schemas.hardware import Gpu
 from app.services.offerings.offerings import AvailabilityStatus
 
@@ -20,7 +21,10 @@ class Reservation(View):
     zone: str
     instance_type: str
     gpu: Gpu
-    price_per_hour: Annotated[Money, Field(description="What a lease is billed for the whole VM, in USD.")]
+    price_per_hour: Annotated[
+        Money, Field(description="What a lease with the default disk and a public address is billed, in USD.")
+    ]
+    parts: RateParts
     slots: Annotated[int | None, Field(description="VMs at a time. Null: no fixed number.")]
     free: Annotated[int | None, Field(description="VMs that can start now. Null: no fixed number.")]
     starts_at: Annotated[Moment | None, Field(description="No VM starts before. Null: no limit.")]

@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 from pydantic import ConfigDict, Field, WithJsonSchema
 
-from app.api.schemas.base import Body, Moment, Money, Text, View
+from app.api.schemas.base import Body, Moment, Text, View
 from app.api.schemas.field_rules import exactly_one
 from app.api.schemas.hardware import GROWS
 from app.api.schemas.lease_bodies import Ttl
@@ -162,14 +162,6 @@ def sizing_request(body: NewSizing) -> SizingRequest:
     )
 
 
-class SizedOffering(Offering):
-    """An offering for the proposed lease."""
-
-    rate_per_hour: Annotated[
-        Money, Field(description="USD for `lease` there: the VM, its network disks and its public address.")
-    ]
-
-
 class Sizing(View):
     """How much GPU memory a model needs, and which GPUs have it. `fits` and `offerings` begin with the cheapest."""
 
@@ -179,6 +171,8 @@ class Sizing(View):
     bytes: Annotated[SizingBytes, Field(description="GPU memory by part, for one GPU that has everything.")]
     assumptions: Annotated[list[str], Field(description="What the figures assume, in sentences.")]
     fits: Annotated[list[SizingFit], Field(description="The classes of GPUs that have the memory, the cheapest first.")]
-    offerings: Annotated[list[SizedOffering], Field(description="The cheapest instance types: at most five.")]
+    offerings: Annotated[
+        list[Offering], Field(description="The cheapest instance types, with the price of such a lease: at most five.")
+    ]
     lease: Annotated[SizedLease | None, Field(description="A request for the cheapest one. Null: none can be had.")]
     as_of: Moment

@@ -20,13 +20,13 @@ def _message(candidate: Json) -> str:
 
 CANDIDATES: Columns = (
     ("CANDIDATE", lambda candidate: placement(candidate.get("offering"))),
-    ("USD/H", price("rate_per_hour")),
+    ("USD/H", price("offering.price_per_hour")),
     ("VERDICT", DualValue(_message, "verdict")),
 )
 
 _SHEET: Columns = (
     ("CANDIDATE", lambda candidate: placement(candidate.get("offering"))),
-    ("USD/H", price("rate_per_hour")),
+    ("USD/H", price("offering.price_per_hour")),
     ("VERDICT", "verdict"),
     ("MESSAGE", "message"),
     ("COOL-OFF UNTIL", "cool_off_until"),
@@ -43,7 +43,7 @@ _QUOTA: Columns = (
 _SUGGESTIONS: Columns = (
     ("WOULD FIT NOW", "message"),
     ("OFFERING", lambda suggestion: placement(suggestion.get("offering"))),
-    ("USD/H", price("rate_per_hour")),
+    ("USD/H", price("offering.price_per_hour")),
 )
 
 

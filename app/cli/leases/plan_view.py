@@ -1,6 +1,6 @@
 """Terminal output of `lease plan`, and the summary that `lease create` asks about."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
@@ -30,7 +30,7 @@ CANDIDATES: Columns = (
     ("LOCATION", lambda item: location(item.get("offering"))),
     ("MARKET", "offering.market"),
     ("GPUS", lambda item: gpus(item.get("offering"))),
-    ("USD/H", price("rate_per_hour")),
+    ("USD/H", price("offering.price_per_hour")),
     ("TOTAL USD", price("price_for_term")),
     ("ACCOUNT", "offering.account"),
 )
@@ -49,12 +49,12 @@ _EXCLUDED: Columns = (
 _EXCLUDED_LAYOUT = Layout(("EXCLUDED", "BECAUSE", "LOCATION", "MARKET"), wrap={"BECAUSE": 20})
 
 
-def whole(api: "Api", body: Json) -> Json:
-    """The plan of a lease with every candidate and every excluded offering, read in pages."""
-    document = api.post(PATH, body, {"limit": _PAGE})
+def whole(api: "Api", body: Json, path: str = PATH) -> Json:
+    """The plan of a lease or a group with every candidate and every excluded offering, read in pages."""
+    document = api.post(path, body, {"limit": _PAGE})
     counts = {name: document.get(f"{name}_count") or 0 for name in ("candidates", "excluded")}
     for skip in range(_PAGE, max(counts.values()), _PAGE):
-        page = api.post(PATH, body, {"limit": _PAGE, "skip": skip})
+        page = api.post(path, body, {"limit": _PAGE, "skip": skip})
         for name in counts:
             document[name] += page[name]
     return document
@@ -67,7 +67,7 @@ def plan(document: Json, term_seconds: int, *, every: bool) -> RenderableType:
     candidates = document.get("candidates") or []
     visible = candidates if every else candidates[:TOP]
     if visible:
-        parts += [Text(), FittedTable(CANDIDATES, visible, CANDIDATES_LAYOUT)]
+        parts += [Text(), _candidates(document, visible)]
     more = document.get("candidates_count", len(candidates)) - len(visible)
     if more > 0:
         parts.append(Text(f"{more} more candidates: --all shows them", "dim"))
@@ -75,6 +75,16 @@ def plan(document: Json, term_seconds: int, *, every: bool) -> RenderableType:
         used = len(facts) + len(visible) + 3
         parts += [Text(), *_excluded(document, every=every, room=_SCREEN - used - 3)]
     return Group(*parts)
+
+
+def _candidates(document: Json, visible: Sequence[Json]) -> FittedTable:
+    """Prices of a group's candidates are those of each member."""
+    if "size" not in document:
+        return FittedTable(CANDIDATES, visible, CANDIDATES_LAYOUT)
+    named = {title: f"{title} EACH" for title in ("USD/H", "TOTAL USD")}
+    columns = tuple((named.get(title, title), value) for title, value in CANDIDATES)
+    order = [named.get(title, title) for title in CANDIDATES_LAYOUT.priority]
+    return FittedTable(columns, visible, Layout(order, right=frozenset({"#", *named.values()})))
 
 
 def sheet(document: Json) -> Sheet:
@@ -85,18 +95,20 @@ def sheet(document: Json) -> Sheet:
 def offer(document: Json, term_seconds: int) -> RenderableType:
     """What a create would start with: instance type, location, price and total for the term."""
     first, *others = document["candidates"]
-    prices = [float(price) for other in others if (price := other.get("rate_per_hour")) is not None]
+    prices = [float(price) for other in others if (price := at(other, "offering.price_per_hour")) is not None]
     upto = f", up to {rounded(max(prices))} USD/h" if prices else ""
+    each = " each" if upto and document.get("size") else ""
     return details(
         [
             ("instance type", f"{at(first, 'offering.instance_type')} ({gpus(first['offering'])})"),
             ("location", location(first["offering"])),
             ("market", at(first, "offering.market")),
+            ("members", _members(document)),
             ("price", _per_hour(document)),
             ("total", _total(document, term_seconds)),
             ("disks", disks(first)),
             ("not included", not_included(document.get("cost"))),
-            ("if unavailable", f"{len(others)} other offerings{upto}" if others else None),
+            ("if unavailable", f"{len(others)} other offerings{upto}{each}" if others else None),
             ("quota", None if at(document, "quota.fits") else quota(document)),
             ("budget", budget(document, only_exceeded=True)),
             ("note", _note(document)),
@@ -106,6 +118,7 @@ def offer(document: Json, term_seconds: int) -> RenderableType:
 
 def _facts(document: Json, term_seconds: int) -> Iterable[tuple[str, object]]:
     cost = [_per_hour(document), _total(document, term_seconds)]
+    yield "members", _members(document)
     yield "cost", ", ".join(part for part in cost if part) or None
     yield "not included", not_included(document.get("cost")) if any(cost) else None
     yield "quota", quota(document)
@@ -114,8 +127,14 @@ def _facts(document: Json, term_seconds: int) -> Iterable[tuple[str, object]]:
     yield "catalogue", document.get("catalogue_error")
 
 
+def _members(document: Json) -> str | None:
+    """`4 at 21.96 USD/h each`. None for a lease."""
+    each = rounded(at(document, "member_cost.price_per_hour"))
+    return f"{document['size']} at {each} USD/h each" if each else None
+
+
 def _per_hour(document: Json) -> str | None:
-    per_hour = rounded(at(document, "cost.per_hour"))
+    per_hour = rounded(at(document, "cost.price_per_hour"))
     return f"{per_hour} {at(document, 'cost.currency') or 'USD'}/h" if per_hour else None
 
 
@@ -126,7 +145,7 @@ def disks(candidate: Json) -> str | None:
 
 
 def _total(document: Json, term_seconds: int) -> str | None:
-    total = rounded(at(document, "cost.for_term"))
+    total = rounded(at(document, "cost.price_for_term"))
     if total is None:
         return None
     return f"{total} {at(document, 'cost.currency') or 'USD'} for {times.duration(term_seconds)}"

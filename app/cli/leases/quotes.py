@@ -19,7 +19,7 @@ PATH = "/v1/quotes"
 
 _COLUMNS: output.Columns = (
     ("ID", "id"),
-    ("USD/H", "rate_per_hour"),
+    ("USD/H", "price_per_hour"),
     ("TOTAL USD", "total"),
     ("VALID UNTIL", "valid_until"),
 )
@@ -45,7 +45,7 @@ def view(document: "Json") -> "Table":
     return output.details(
         [
             ("quote", document.get("id")),
-            ("price", f"at most {rounded(document.get('rate_per_hour'), up=True)} {currency}/h"),
+            ("price", f"at most {rounded(document.get('price_per_hour'), up=True)} {currency}/h"),
             ("total", total and f"{total} {currency} for the term"),
             ("disks", plan_view.disks(candidates[0]) if candidates else None),
             ("valid until", f"{document.get('valid_until')} ({output.since(document.get('valid_until'))})"),

@@ -125,7 +125,7 @@ def _release_one(session: Session, api: "Api", reference: str, following: WatchO
 
 def _question(leases: Sequence[Json]) -> str:
     noun = "1 lease" if len(leases) == 1 else f"{len(leases)} leases"
-    prices = [float(price) for lease in leases if (price := (lease.get("placement") or {}).get("price_per_hour"))]
+    prices = [float(price) for lease in leases if lease.get("placement") and (price := views.price_now(lease))]
     cost = f" ({rounded(sum(prices))} USD/h)" if prices else ""
     return f"Release {noun}{cost}?"
 

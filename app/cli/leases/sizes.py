@@ -39,7 +39,7 @@ _OFFERINGS: Columns = (
     ("GPUS", gpus),
     ("LOCATION", location),
     ("MARKET", "market"),
-    ("USD/H", price("rate_per_hour")),
+    ("USD/H", price("price_per_hour")),
     ("TFLOPS/USD", "benchmark.tflops_per_usd"),
 )
 _OFFERINGS_LAYOUT = Layout(

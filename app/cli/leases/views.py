@@ -21,7 +21,7 @@ def extension(before: Json, after: Json) -> str:
         return "extended"
     added = (new - old).total_seconds()
     text = f"extended by {times.duration(added)} until {after['expires_at']}"
-    rate = at(after, "cost.rate_per_hour") or at(after, "estimate.price_per_hour")
+    rate = price_now(after)
     if rate is None:
         return text
     return f"{text}; adds at most {rounded(Decimal(rate) * int(added) / 3600)} USD at {rounded(rate)} USD/h"
@@ -49,6 +49,12 @@ def cost(item: Json) -> str | None:
     to_date = "" if item.get("terminal") else " to date"
     of_cap = "" if cap is None else f", at most {cap} {currency}"
     return f"{accrued} {currency}{to_date}{of_cap}"
+
+
+def price_now(item: Json) -> str | None:
+    """USD an hour with all parts: what the lease is billed, was billed last, or would be billed at its first choice."""
+    paths = ("cost.price_per_hour", "placement.price_per_hour", "estimate.price_per_hour")
+    return next((str(price) for path in paths if (price := at(item, path)) is not None), None)
 
 
 def estimate(item: Json) -> str | None:
@@ -84,7 +90,7 @@ LEASES: Columns = (
     ("LOCATION", lambda item: location(item.get("placement"))),
     ("TYPE", "placement.instance_type"),
     ("MARKET", "placement.market"),
-    ("USD/H", price("placement.price_per_hour")),
+    ("USD/H", DualValue(lambda item: rounded(price_now(item)), price_now)),
     ("COST USD", price("cost.accrued")),
     ("EXPIRES", DualValue(states.expires, "ends_at")),
     ("CREATED", when("created_at")),
@@ -159,10 +165,9 @@ def _gpus(item: Json) -> Iterable[tuple[str, object]]:
 
 def _money(item: Json) -> Iterable[tuple[str, object]]:
     currency = at(item, "cost.currency") or "USD"
-    prices = ("cost.rate_per_hour", "estimate.price_per_hour")
-    price_now = None if states.ends(item) else next((rate for path in prices if (rate := at(item, path))), None)
+    present = None if states.ends(item) else price_now(item)
     yield "cost", cost(item)
-    yield "price", money(_with_parts(item, rounded(price_now)), f"{currency}/h")
+    yield "price", money(_with_parts(item, rounded(present)), f"{currency}/h")
     yield "total", estimate(item)
     yield "not included", not_included(item.get("cost"))
 

@@ -101,7 +101,7 @@ def interrupted(lease_id: str, lease: Json) -> str:
         return f"{lease_id} has ended"
     if states.ends(lease):
         return f"{lease_id} continues to end: `gpulease lease watch {lease_id}`"
-    rate = rounded(at(lease, "cost.rate_per_hour"))
+    rate = rounded(at(lease, "cost.price_per_hour"))
     costs = f" and costs {rate} USD/h" if rate and float(rate) else ""
     return f"{lease_id} continues{costs}: `gpulease lease release {lease_id}` ends it"
 

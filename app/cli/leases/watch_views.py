@@ -188,7 +188,7 @@ def _tries(attempts: tuple[Json, ...]) -> Table:
 
 
 def _facts(lease: Json) -> list[tuple[str, object]]:
-    cost, rate = views.cost(lease), output.rounded(output.at(lease, "cost.rate_per_hour"))
+    cost, rate = views.cost(lease), output.rounded(output.at(lease, "cost.price_per_hour"))
     if cost and rate and not states.ends(lease):
         cost = f"{cost}, {rate} USD/h"
     return [

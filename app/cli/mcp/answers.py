@@ -61,7 +61,9 @@ class Lease(BaseModel):
     ends_at: Annotated[str, Field(description="When the lease ends by itself: its term, or its spend cap if earlier.")]
     ends_in_seconds: Annotated[int | None, Field(description="Seconds until then. Null: it is ending or has ended.")]
     cost_so_far: str | None = None
-    price_per_hour: Annotated[str | None, Field(description="The present rate. Null: not billed now.")] = None
+    price_per_hour: Annotated[
+        str | None, Field(description="USD: the VM, its network disks and its public address. Null: not billed now.")
+    ] = None
     max_cost: Annotated[str | None, Field(description="The spend cap. Null: none.")] = None
     budget_available: Annotated[
         str | None,
@@ -91,7 +93,7 @@ class Lease(BaseModel):
             ends_at=end,
             ends_in_seconds=None if ends(item) else _seconds_until(end),
             cost_so_far=at(item, "cost.accrued"),
-            price_per_hour=at(item, "cost.rate_per_hour"),
+            price_per_hour=at(item, "cost.price_per_hour"),
             max_cost=item.get("max_cost"),
             budget_available=None if budget is None else budget.available,
             gpus=gpus(place),
@@ -136,7 +138,7 @@ class Candidate(BaseModel):
         return cls(
             **{name: offering[name] for name in ("provider", "region", "instance_type", "market")},
             gpus=gpus(offering),
-            price_per_hour=item.get("rate_per_hour"),
+            price_per_hour=offering.get("price_per_hour"),
             disk_gib=item.get("disk_gib"),
             price_for_term=item.get("price_for_term"),
         )

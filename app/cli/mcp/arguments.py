@@ -42,7 +42,7 @@ class LeaseArguments:
     providers: Annotated[list[str] | None, Field(description="Acceptable clouds. Default: all.")] = None
     regions: Annotated[list[str] | None, Field(description="Acceptable regions of the clouds. Default: all.")] = None
     max_price_per_hour: Annotated[
-        Amount | None, Field(description="Maximum compute price of the VM, USD per hour.")
+        Amount | None, Field(description="Maximum price, USD per hour, with disks and address.")
     ] = None
     max_cost: Annotated[
         Amount | None, Field(description="Spend cap in USD. The lease ends before its whole cost exceeds the cap.")

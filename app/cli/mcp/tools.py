@@ -63,8 +63,7 @@ class Tools:
         with self.connect() as api:
             request = request.with_labels(self.labels)
             document = api.create(quotes.PATH, request.body())
-            prices = {name: document[name] for name in ("total", "valid_until")}
-            prices["price_per_hour"] = document["rate_per_hour"]
+            prices = {name: document[name] for name in ("price_per_hour", "total", "valid_until")}
             members = PlanAnswer.fields_of(document["plan"], request.ttl_seconds)
             remaining = _left_for_new(api, request.labels)
             return QuoteAnswer(**members, **prices, quote_id=document["id"], remaining_budget=remaining)

@@ -23,8 +23,8 @@ class DualValue:
     """A value with two forms: relative time for people, the exact time for programs."""
 
     for_people: Callable[[Json], object]
-    raw: str
-    "Dotted path into the API's response."
+    raw: str | Callable[[Json], object]
+    "Dotted path into the API's response, or a function of it."
 
 
 ValueSource = str | Callable[[Json], object] | DualValue
@@ -133,7 +133,7 @@ def rounded(amount: object, *, up: bool = False) -> str | None:
 def raw(look: ValueSource, item: Json) -> object:
     """The value as the API returns it."""
     if isinstance(look, DualValue):
-        return at(item, look.raw)
+        return look.raw(item) if callable(look.raw) else at(item, look.raw)
     return value_for_people(look, item)
 
 

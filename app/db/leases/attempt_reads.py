@@ -20,7 +20,7 @@ _SHOWN = (
     "market",
     "reservation",
     "offering",
-    "price_per_hour",
+    *("price_per_hour", "disk_price_per_hour", "address_price_per_hour"),
     "state",
     "clean",
     "error",

@@ -6,18 +6,20 @@ from decimal import Decimal
 from typing import Any
 
 from sqlalchemy import Insert, Text, Update, and_, bindparam, func, insert, select, update
+from sqlalchemy.dialects.postgresql import JSONB
 
 from app.db.core.prepared import Bound
 from app.db.core.sql import AnyInsert, AnySelect
 from app.db.events.events import NewEvent
 from app.db.leases import spend_caps
-from app.db.leases.billing import parts
 from app.db.leases.transitions import NOW, WAKE, write
 from app.db.schema.tables import attempt, attempt_price, lease, offering
 from app.domain.ids import AttemptId, LeaseId
 from app.domain.leases import AttemptState
+from app.domain.rates import Rate
 
 _FROM_NOW = spend_caps.rate_begins(NOW)
+_REPRICED = lease.c.placement.concat(bindparam("prices", type_=JSONB))
 _OF_ATTEMPT = select(attempt_price.c.starts_at, attempt_price.c.price_per_hour).where(
     attempt_price.c.attempt_id == bindparam("attempt", type_=Text)
 )
@@ -75,15 +77,15 @@ def due(account: str, region: str, markets: Iterable[str]) -> AnySelect:
 def billed(attempt_id: AttemptId) -> AnySelect:
     """What a change needs to know, while the attempt is billed: the lease's rate and since when, prices, and `now`.
 
-    `price_per_hour`: of compute, at present. `parts`: of disks and the address. `new_price`: the live price of the
-    offering, with its source.
+    `price_per_hour`: of compute, at present. `new_price`: the live price of the offering, with its source.
     """
     return (
         select(
             attempt.c.tenant_id,
             attempt.c.n,
             _current().label("price_per_hour"),
-            parts(attempt).label("parts"),
+            attempt.c.disk_price_per_hour,
+            attempt.c.address_price_per_hour,
             lease.c.rate_per_hour,
             lease.c.rate_since,
             offering.c.price_per_hour.label("new_price"),
@@ -113,7 +115,8 @@ def close_past(attempt_id: AttemptId, cost: Decimal) -> Update:
     return update(attempt).where(attempt.c.id == attempt_id).values(cost_of_past_prices=past)
 
 
-def begin_rate(lease_id: LeaseId, event: NewEvent, *, cost: Decimal, rate: Decimal) -> Bound[AnyInsert]:
-    """The lease is billed at `rate` USD an hour from now on. `cost`: USD at the rate until now."""
-    values = {"rate_per_hour": rate, **_FROM_NOW, **WAKE}
-    return write(lease_id, event, bindings={"rate": rate, "cost": cost}, values=values)
+def begin_rate(lease_id: LeaseId, event: NewEvent, *, cost: Decimal, rate: Rate) -> Bound[AnyInsert]:
+    """The lease is billed at `rate` from now on. `cost`: USD at the rate until now."""
+    values = {"rate_per_hour": rate.total, "placement": _REPRICED, **_FROM_NOW, **WAKE}
+    bindings = {"rate": rate.total, "cost": cost, "prices": rate.as_json()}
+    return write(lease_id, event, bindings=bindings, values=values)

@@ -135,7 +135,7 @@ def _cost(row: FromClause) -> ColumnElement[Any]:
     return _object(
         row,
         func.to_char(accrued(row, func.now()), _MONEY).label("accrued"),
-        func.to_char(row.c.rate_per_hour, _MONEY).label("rate_per_hour"),
+        func.to_char(row.c.rate_per_hour, _MONEY).label("price_per_hour"),
         _parts(row).label("parts"),
         _rfc3339(func.now()).label("as_of"),
         _CURRENCY,

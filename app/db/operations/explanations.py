@@ -9,6 +9,7 @@ from sqlalchemy.sql.elements import ColumnElement
 from app.db.core.compiled import Compiled, Query
 from app.db.core.sql import AnySelect, Id, Time
 from app.db.core.tenant_scope import asking
+from app.db.leases.billing import parts
 from app.db.operations import brakes
 from app.db.schema.tables import account_region, attempt, installation, lease, quota, quota_claim, worker_heartbeat
 from app.db.tenancy.quota_limits import NO_BUDGET
@@ -56,7 +57,8 @@ ATTEMPTS = Compiled(
     select(
         *(attempt.c[name] for name in ("account", "region", "zone", "instance_type", "market", "reservation")),
         *(attempt.c[name] for name in ("n", "state", "error", "vm_state", "vm_state_at", "created_at", "known_at")),
-        *(attempt.c[name] for name in ("retry_at", "ended_at", "provider", "price_per_hour")),
+        *(attempt.c[name] for name in ("retry_at", "ended_at", "provider")),
+        (attempt.c.price_per_hour + parts(attempt)).label("price_per_hour"),
         attempt.c.proof_awaited_at,
         attempt.c.gpu_rebooted_at,
     )

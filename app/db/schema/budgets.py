@@ -73,9 +73,11 @@ quote = Table(
     Column("key_id", Id, nullable=False, comment="the key of the request"),
     Column("request", Json, nullable=False, comment="as stored on a lease"),
     Column("plan", Json, nullable=False),
-    Column("price_per_hour", Money, nullable=False, comment="USD of compute at the first candidate"),
     Column(
-        "rate_per_hour", Money, nullable=False, comment="USD an hour, all parts: a lease from it is launched at no more"
+        "price_per_hour",
+        Money,
+        nullable=False,
+        comment="USD an hour, all parts: a lease from it is launched at no more",
     ),
     Column("total", Money, nullable=False, comment="USD for the term"),
     Column("valid_until", Time, nullable=False),

@@ -72,7 +72,7 @@ usage_record = Table(
     Column("gpu_model", Text),
     Column("gpu_count", Integer),
     Column("seconds", Numeric, nullable=False),
-    Column("price_per_hour", Money, nullable=False, comment="USD for compute, the last one of the hour"),
+    Column("price_per_hour", Money, nullable=False, comment="USD for all parts, the last one of the hour"),
     Column("price_source", Text),
     Column("price_as_of", Time),
     *(Column(name, Numeric, nullable=False, comment="USD, not rounded") for name in _COST_COLUMNS),

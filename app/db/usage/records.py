@@ -127,7 +127,7 @@ def _hours(billed: CTE) -> CTE:
     segment = price_segments(billed, ("billing_started_at", "price_as_of"))
     is_change = segment.c.starts_at > segment.c.billing_started_at
     prices: dict[str, ColumnElement[Any]] = {
-        "price_per_hour": segment.c.price_per_hour,
+        "price_per_hour": segment.c.rate_per_hour,
         "price_source": segment.c.price_source,
         "price_as_of": case((is_change, segment.c.starts_at), else_=segment.c.price_as_of),
     }

@@ -15,8 +15,9 @@ from app.domain.lease_offerings import quote_objection, reservation_objection, s
 from app.domain.offerings import CoolOff, Offering, OfferingKey
 from app.domain.placement import PATIENCE, much_dearer
 from app.domain.provider_messages import public_code
-from app.domain.rates import rate_at
+from app.domain.rates import price_at
 from app.domain.reservations import Term
+from app.domain.vm_parts import PartsRequest
 
 
 class CandidateVerdict(StrEnum):
@@ -49,20 +50,20 @@ class QuotaState:
         default_factory=dict, init=False, repr=False, compare=False
     )
 
-    def shortages(self, offering: Offering) -> list[quotas.Shortage]:
+    def shortages(self, offering: Offering, parts: PartsRequest) -> list[quotas.Shortage]:
         """The resources that the offering needs beyond the quota. `asked` is the increase over what is reserved.
 
         Computed once for equal needs: a type has the same in most zones.
         """
         gpu = offering.type.gpu
-        needs = (gpu.model, gpu.count, offering.price_per_hour)
+        needs = (gpu.model, gpu.count, price_at(offering, parts))
         if needs not in self._known:
-            self._known[needs] = self._shortages(offering)
+            self._known[needs] = self._shortages(offering, parts)
         return self._known[needs]
 
-    def _shortages(self, offering: Offering) -> list[quotas.Shortage]:
+    def _shortages(self, offering: Offering, parts: PartsRequest) -> list[quotas.Shortage]:
         none = Decimal(0)
-        amounts = quotas.amounts(offering)
+        amounts = quotas.amounts(offering, parts)
         increases = {name: amount - self.reserved.get(name, none) for name, amount in amounts.items()}
         return quotas.shortages(self.limits, self.used, increases)
 
@@ -104,13 +105,12 @@ class PlacementFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgedCandidate:
-    """A candidate with its verdict. `rate`: USD an hour, all parts. `message` is a clause for the tenant.
+    """A candidate with its verdict. `message` is a clause for the tenant.
 
     `since` is None where it is not known.
     """
 
     offering: Offering
-    rate: Decimal
     verdict: CandidateVerdict
     message: str
     since: datetime | None
@@ -145,7 +145,6 @@ def judge(facts: PlacementFacts, candidates: Iterable[Offering]) -> Iterator[Jud
         cooling = offering.cool_off if offering.cooling(facts.now) else None
         yield JudgedCandidate(
             offering=offering,
-            rate=rate_at(offering, facts.term.parts).total,
             verdict=verdict,
             message=message,
             since=None if attempt is None else attempt.ended_at or attempt.created_at,
@@ -183,8 +182,8 @@ def _obstacles(
     objection = reservation_objection(o, facts.term, facts.now, launching=True)
     if objection is not None:
         yield CandidateVerdict.NO_SLOT, objection
-    for short in facts.quota.shortages(o):
-        yield CandidateVerdict.OVER_QUOTA, _shortage(facts.quota, o, short.resource)
+    for short in facts.quota.shortages(o, facts.term.parts):
+        yield CandidateVerdict.OVER_QUOTA, _shortage(facts, o, short.resource)
     failed = facts.unlisted.get((o.key.account, o.key.region))
     if failed is not None:
         yield CandidateVerdict.REGION_NOT_LISTED, not_listed(o.provider, o.key.region, failed=failed).message
@@ -197,9 +196,9 @@ def _obstacles(
         yield CandidateVerdict.WAITS_FOR_CHEAPER, "gpulease waits for a much cheaper candidate for up to a minute"
 
 
-def _shortage(quota: QuotaState, offering: Offering, resource: str) -> str:
-    needed = quotas.json_amount(resource, quotas.amounts(offering)[resource])
-    free = quotas.json_amount(resource, quota.free(resource) or Decimal(0))
+def _shortage(facts: PlacementFacts, offering: Offering, resource: str) -> str:
+    needed = quotas.json_amount(resource, quotas.amounts(offering, facts.term.parts)[resource])
+    free = quotas.json_amount(resource, facts.quota.free(resource) or Decimal(0))
     return f"it needs {needed} {resource}, and the quota has {free} left"
 
 

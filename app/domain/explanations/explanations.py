@@ -14,7 +14,6 @@ from app.domain.explanations.candidate_verdicts import (
     CandidateVerdict,
     JudgedCandidate,
     PlacementFacts,
-    QuotaState,
     is_free,
     judge,
 )
@@ -210,7 +209,7 @@ def explain(
         candidates=choice.judged[:MOST_CANDIDATES],
         candidates_count=len(choice.judged),
         excluded=near.groups,
-        quota=_quota_needs(placement.quota, choice),
+        quota=_quota_needs(placement, choice),
         queue=queue if lease.state is LeaseState.QUEUED else None,
         suggestions=_suggestions(lease, choice, placement, near),
     )
@@ -227,11 +226,11 @@ def _suggestions(
     return suggest(lease.request, near, candidates, partial(is_free, placement), placement.now)
 
 
-def _quota_needs(quota: QuotaState, choice: Choice) -> tuple[QuotaNeed, ...]:
+def _quota_needs(placement: PlacementFacts, choice: Choice) -> tuple[QuotaNeed, ...]:
     if not choice.judged:
         return ()
-    offering = (choice.next or choice.judged[0]).offering
-    short = {shortage.resource for shortage in quota.shortages(offering)}
+    offering, quota, parts = (choice.next or choice.judged[0]).offering, placement.quota, placement.term.parts
+    short = {shortage.resource for shortage in quota.shortages(offering, parts)}
     return tuple(
         QuotaNeed(
             resource=resource,
@@ -242,5 +241,5 @@ def _quota_needs(quota: QuotaState, choice: Choice) -> tuple[QuotaNeed, ...]:
             free=quota.free(resource),
             fits=resource not in short,
         )
-        for resource, needed in sorted(quotas.amounts(offering).items())
+        for resource, needed in sorted(quotas.amounts(offering, parts).items())
     )

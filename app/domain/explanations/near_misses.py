@@ -13,6 +13,8 @@ from app.domain.lease_requests import LeaseRequest
 from app.domain.money import format_money
 from app.domain.offerings import Gpu, Offering, OfferingKey
 from app.domain.placement import Excluded, Exclusion, Ranking, Requirements, exclusion, exclusions, rank
+from app.domain.rates import price_at
+from app.domain.vm_parts import DEFAULT_PARTS, PartsRequest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,9 +82,9 @@ GROUP_TEXTS: Mapping[Exclusion, tuple[str, str]] = MappingProxyType(
 """What one offering, and what several offerings, of a group have in common."""
 
 
-def describe(offering: Offering) -> str:
-    """`g5.xlarge spot in us-east-1a (aws) at 0.40 USD an hour`."""
-    return describe_place(offering.key, offering.provider, offering.price_per_hour)
+def describe(offering: Offering, parts: PartsRequest) -> str:
+    """`g5.xlarge spot in us-east-1a (aws) at 0.40 USD an hour`: with all parts."""
+    return describe_place(offering.key, offering.provider, price_at(offering, parts))
 
 
 def describe_place(key: OfferingKey, provider: str, price_per_hour: Decimal | None) -> str:
@@ -94,7 +96,7 @@ def describe_place(key: OfferingKey, provider: str, price_per_hour: Decimal | No
 
 def find_near_misses(requirements: Requirements, ranking: Ranking) -> NearMisses:
     """Groups the excluded offerings of a ranking by their first reason."""
-    nearness = _MissDistance(_requested_gpu(requirements, ranking), requirements.gpu_count)
+    nearness = _MissDistance(_requested_gpu(requirements, ranking), requirements.gpu_count, requirements.parts)
     groups: dict[Exclusion, list[tuple[bool, Excluded]]] = defaultdict(list)
     single: dict[Exclusion, list[Offering]] = defaultdict(list)
     for excluded in ranking.excluded:
@@ -139,17 +141,21 @@ class _MissDistance:
 
     gpu: Gpu | None
     count: int | None = None
+    parts: PartsRequest = DEFAULT_PARTS
 
     def key(self, code: Exclusion) -> Callable[[Offering], tuple[Any, ...]]:
         """The nearest number of GPUs, most memory, or similar hardware, by rule. Then the cheapest offering."""
         match code:
             case Exclusion.GPU_COUNT:
-                return lambda o: (*self._count(o.type.gpu), *_price(o))
+                return lambda o: (*self._count(o.type.gpu), *self._price(o))
             case Exclusion.GPU_MEMORY:
-                return lambda o: (-o.type.gpu.memory_gib, *_price(o))
+                return lambda o: (-o.type.gpu.memory_gib, *self._price(o))
             case Exclusion.GPU_MODEL | Exclusion.INSTANCE_TYPE if self.gpu is not None:
-                return lambda o: (*self._hardware(o.type.gpu), *_price(o))
-        return _price
+                return lambda o: (*self._hardware(o.type.gpu), *self._price(o))
+        return self._price
+
+    def _price(self, o: Offering) -> tuple[Any, ...]:
+        return _by_price(o, self.parts)
 
     def _count(self, gpu: Gpu) -> tuple[int, int]:
         """Nearest to an exact number, or most GPUs."""
@@ -162,10 +168,11 @@ class _MissDistance:
         return is_weaker, gpu.model != self.gpu.model
 
 
-def _price(o: Offering) -> tuple[Any, ...]:
+def _by_price(o: Offering, parts: PartsRequest) -> tuple[Any, ...]:
     k = o.key
     name = (k.account, k.region, k.zone, k.instance_type, k.market, k.reservation or "")
-    return (o.price_per_hour is None, o.price_per_hour or Decimal(0), name)
+    price = price_at(o, parts)
+    return (price is None, price or Decimal(0), name)
 
 
 # --- suggestions --------------------------------------------------------------------------------------------
@@ -190,7 +197,9 @@ def suggest(
     suggestions = (
         _suggest_for(code, request, (*known, *near.single[code]), near, is_free, now) for code in near.single
     )
-    return tuple(sorted((s for s in suggestions if s is not None), key=lambda s: (_price(s.offering), s.code)))
+    return tuple(
+        sorted((s for s in suggestions if s is not None), key=lambda s: (_by_price(s.offering, request.parts), s.code))
+    )
 
 
 def _suggest_for(

@@ -10,6 +10,7 @@ from app.domain.lease_requests import LeaseRequest
 from app.domain.money import format_money
 from app.domain.offerings import Market, MarketPreference, Offering
 from app.domain.placement import Exclusion
+from app.domain.rates import price_at
 
 
 def market_words(market: Market) -> str:
@@ -88,7 +89,7 @@ def _use_default_image(request: LeaseRequest, o: Offering) -> tuple[LeaseRequest
 
 
 def _raise_price(request: LeaseRequest, o: Offering) -> tuple[LeaseRequest, str]:
-    price = format_money(o.price_per_hour or Decimal(0))
+    price = format_money(price_at(o, request.parts) or Decimal(0))
     return replace(request, max_price_per_hour=Decimal(price)), f"Raise max_price_per_hour to {price}."
 
 

@@ -82,7 +82,7 @@ def _wait(lease: LeaseFacts, choice: Choice) -> tuple[ExplanationCode, str]:
             "Operators have stopped all launches; gpulease waits until they resume.",
         )
     if choice.next is not None:
-        return _next_candidate(lease, describe(choice.next.offering))
+        return _next_candidate(lease, describe(choice.next.offering, lease.request.parts))
     if not choice.judged:
         why = why_exhausted(choice.ranking, [], 0).message
         code = ExplanationCode.NOTHING_FITS
@@ -262,7 +262,7 @@ def _retry(lease: LeaseFacts, choice: Choice) -> str:
     if lease.state is not LeaseState.FAILED:
         return ""
     if choice.next is not None and choice.next.verdict is CandidateVerdict.FREE:
-        return f"; the same request would now get {describe(choice.next.offering)}"
+        return f"; the same request would now get {describe(choice.next.offering, lease.request.parts)}"
     if lease.reason is not None and lease.reason.retryable:
         return "; the same request may succeed later"
     return "; the same request does not fit at present"

@@ -65,10 +65,9 @@ class Needs:
 def needs_of(principal: Principal, tenant_id: TenantId, checked: CheckedRequest, *, members: int = 1) -> Needs:
     """What leases of a checked request need."""
     request = checked.new.request
-    rate = checked.ranked.least_rate(request.parts)
     budgets = budget_parameters(
         tenant_id,
-        rate=rate,
+        rate=checked.ranked.least_rate,
         max_cost=checked.new.max_cost,
         ttl=timedelta(seconds=request.ttl_seconds),
         key_id=principal.key_id,

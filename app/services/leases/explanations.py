@@ -26,6 +26,7 @@ from app.domain.offerings import Market, Offering, OfferingKey
 from app.domain.placement import Requirements
 from app.domain.reasons import Reason
 from app.domain.reservations import Term
+from app.domain.vm_parts import PartsRequest
 from app.domain.volumes import VolumePlace
 from app.services.context import ServiceContext
 from app.services.errors import ResourceNotFound
@@ -41,11 +42,12 @@ _Row = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExplainedLease:
-    """The explanation of a lease in `state` at `now`."""
+    """The explanation of a lease in `state` at `now`. `parts`: what its request has besides compute."""
 
     lease_id: str
     state: LeaseState
     now: datetime
+    parts: PartsRequest
     explanation: Explanation
 
 
@@ -83,7 +85,9 @@ class ExplanationService:
             snapshot.near_misses(requirements, term),
             await self._queue(row),
         )
-        return ExplainedLease(lease_id=key, state=lease.state, now=lease.now, explanation=explanation)
+        return ExplainedLease(
+            lease_id=key, state=lease.state, now=lease.now, parts=lease.request.parts, explanation=explanation
+        )
 
     def _lease(self, row: _Row, attempts: Sequence[_Row], snapshot: CatalogueSnapshot) -> LeaseFacts:
         return LeaseFacts(

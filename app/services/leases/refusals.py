@@ -5,6 +5,7 @@ from typing import Any
 from app.domain.explanations.near_misses import ExcludedGroup, describe
 from app.domain.placement import Excluded
 from app.domain.quotas import Shortage, json_amount, json_limit
+from app.domain.vm_parts import PartsRequest
 from app.services.errors import NoOffering, QuotaExceeded
 from app.services.request_checks import PASSING, CheckedRequest
 
@@ -39,12 +40,13 @@ def no_offering(checked: CheckedRequest, *, operator: bool) -> NoOffering:
     if cause is not None:
         detail = f"{detail} {cause}"
     passing = not checked.snapshot.is_complete or any(group.code in PASSING for group in groups)
-    entries = [_excluded(group, operator=operator) for group in groups]
+    parts = checked.new.request.parts
+    entries = [_excluded(group, parts, operator=operator) for group in groups]
     return NoOffering(detail, extra={"excluded": entries}, retryable=passing)
 
 
-def _excluded(group: ExcludedGroup, *, operator: bool) -> dict[str, Any]:
-    nearest = f"{describe(group.nearest.offering)}: {exclusion_detail(group.nearest, operator=operator)}"
+def _excluded(group: ExcludedGroup, parts: PartsRequest, *, operator: bool) -> dict[str, Any]:
+    nearest = f"{describe(group.nearest.offering, parts)}: {exclusion_detail(group.nearest, operator=operator)}"
     return {"code": group.code, "count": group.count, "message": group.message, "nearest": nearest}
 
 

@@ -44,7 +44,7 @@ class CreateLease:
     @property
     def max_rate(self) -> Decimal | None:
         """USD an hour that the VM may cost with all its parts: the quoted rate. None: no quote limits it."""
-        return None if self.quote is None else self.quote.rate_per_hour
+        return None if self.quote is None else self.quote.price_per_hour
 
     def check_differences(self) -> None:
         """Raises InvalidRequest where the call differs from its quote."""

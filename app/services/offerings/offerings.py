@@ -11,7 +11,9 @@ from app.domain.gpus import models as gpu_models
 from app.domain.lease_offerings import is_visible
 from app.domain.offerings import GpuVendor, InstanceType, Interconnect, Market, Offering
 from app.domain.placement import CORDONED_DETAIL
+from app.domain.rates import price_at
 from app.domain.reservations import passing_objection
+from app.domain.vm_parts import DEFAULT_PARTS
 from app.services.cursors import PageRequest, cursor
 from app.services.errors import FieldError, InvalidRequest
 from app.services.offering_cache import OfferingCache
@@ -106,7 +108,8 @@ class OfferingFilter:
     def _takes_price(self, offering: Offering) -> bool:
         if self.max_price_per_hour is None:
             return True
-        return offering.price_per_hour is not None and offering.price_per_hour <= self.max_price_per_hour
+        price = price_at(offering, DEFAULT_PARTS)
+        return price is not None and price <= self.max_price_per_hour
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -213,6 +216,13 @@ def price_per_gpu(price: Decimal, kind: InstanceType) -> Decimal:
     return price / kind.gpu.count * kind.gpu.parts
 
 
+def tflops_per_usd(offering: Offering, price: Decimal | None) -> float | None:
+    """Measured bf16 TFLOP/s of all its GPUs for each USD of `price` an hour. None: not measured, or no price."""
+    if offering.benchmark is None or not price:
+        return None
+    return offering.benchmark.bf16_tflops_p50 * offering.type.gpu.count / float(price)
+
+
 def _sort_key(offering: Offering, sort: OfferingSort) -> _Key:
     last, value = _rank(offering, sort)
     key = offering.key
@@ -222,9 +232,9 @@ def _sort_key(offering: Offering, sort: OfferingSort) -> _Key:
 
 def _rank(offering: Offering, sort: OfferingSort) -> tuple[bool, Decimal]:
     """Whether the offering lacks the value to sort by, and the value, smallest first."""
-    price = offering.price_per_hour
+    price = price_at(offering, DEFAULT_PARTS)
     if sort is OfferingSort.PRICE_PERFORMANCE:
-        value = offering.tflops_per_usd
+        value = tflops_per_usd(offering, price)
         return (True, _NO_PRICE if price is None else price) if value is None else (False, -_rounded(value))
     if price is None:
         return True, Decimal(0)

@@ -54,8 +54,7 @@ class QuoteService:
                 startup_script=new.startup_script,
             ),
             "plan": to_jsonable_python(render(within_price(plan))),
-            "price_per_hour": price.rate.compute,
-            "rate_per_hour": price.rate.total,
+            "price_per_hour": price.rate.total,
             "total": price.total,
         }
         async with self._database.transaction(principal.tenant_id) as connection:

@@ -5,7 +5,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
-from decimal import Decimal
 from math import ceil
 from typing import Any
 
@@ -15,7 +14,7 @@ from app.domain.lease_offerings import for_term, is_visible, term_of
 from app.domain.lease_requests import GpuRequest, LeaseRequest
 from app.domain.offerings import Interconnect, MarketPreference, Offering
 from app.domain.placement import Requirements
-from app.domain.rates import rate_at
+from app.domain.rates import least_rate, rate_at
 from app.domain.sizing.assumptions import assumptions
 from app.domain.sizing.configs import shape_of
 from app.domain.sizing.fits import GIB, GpuClass, GpuFit, fits, gpu_classes
@@ -51,7 +50,7 @@ class SizingRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelSizing:
-    """`fits` and `offerings`: the cheapest first, offerings with the rate of the lease there in USD an hour.
+    """`fits` and `offerings`: the cheapest first, offerings with a lease request for them.
 
     `lease` is a request for the first offering. None: nothing fits.
     """
@@ -60,7 +59,7 @@ class ModelSizing:
     parts: MemoryParts
     assumptions: tuple[str, ...]
     fits: tuple[GpuFit, ...]
-    offerings: tuple[tuple[Offering, Decimal], ...]
+    offerings: tuple[tuple[Offering, LeaseRequest], ...]
     lease: LeaseRequest | None
     as_of: datetime
 
@@ -171,17 +170,17 @@ def _disk_gib(shape: ModelShape, workload: Workload) -> int:
 
 def _price_of(choice: _Choice) -> tuple[bool, Any, str, int]:
     """Sorts by the lowest price, then by name."""
-    prices = [o.price_per_hour for o in choice.candidates if o.price_per_hour is not None]
     gpu = choice.fit.gpu
-    return (not prices, min(prices, default=0), gpu.model, gpu.memory_gib)
+    return (not choice.candidates, least_rate(choice.candidates, choice.request.parts), gpu.model, gpu.memory_gib)
 
 
-def _cheapest(choices: Iterable[_Choice]) -> tuple[tuple[Offering, Decimal], ...]:
+def _cheapest(choices: Iterable[_Choice]) -> tuple[tuple[Offering, LeaseRequest], ...]:
     """The cheapest zone of each instance type and market."""
-    by_type: dict[tuple[str, str, str], tuple[Offering, Decimal]] = {}
-    priced = ((o, rate_at(o, choice.request.parts).total) for choice in choices for o in choice.candidates)
-    for offering, rate in sorted(priced, key=lambda entry: entry[0].price_per_hour or 0):
-        by_type.setdefault((offering.provider, offering.key.instance_type, str(offering.key.market)), (offering, rate))
+    by_type: dict[tuple[str, str, str], tuple[Offering, LeaseRequest]] = {}
+    every = ((o, choice.request) for choice in choices for o in choice.candidates)
+    for offering, request in sorted(every, key=lambda entry: rate_at(entry[0], entry[1].parts).total):
+        key = (offering.provider, offering.key.instance_type, str(offering.key.market))
+        by_type.setdefault(key, (offering, request))
     return tuple(by_type.values())[:_MOST_OFFERINGS]
 
 

@@ -210,7 +210,7 @@ def _read_to_end(terminal: int) -> str:
     return content.decode()
 
 
-RUNNING = {**PROVISIONING, **BOOTING, "cost": {"accrued": "0", "rate_per_hour": "21.96", **ALL_PARTS}}
+RUNNING = {**PROVISIONING, **BOOTING, "cost": {"accrued": "0", "price_per_hour": "21.96", **ALL_PARTS}}
 
 
 @pytest.mark.parametrize(

@@ -168,8 +168,7 @@ def test_a_quote_is_requested_like_a_lease_and_shows_its_price(api: FakeApi, cli
     api.documents["POST", "/v1/quotes"] = {
         "id": "quote_01",
         "plan": plan,
-        "price_per_hour": "21.90",
-        "rate_per_hour": "21.95001",
+        "price_per_hour": "21.95001",
         "total": "43.92",
         "currency": "USD",
         "valid_until": until,
@@ -215,7 +214,7 @@ def test_the_cost_cap_is_changed_and_removed(api: FakeApi, cli: Cli) -> None:
 
 def test_a_lease_shows_its_cap_its_end_and_the_parts_of_its_price(api: FakeApi, cli: Cli) -> None:
     parts = {"compute": "21.96", "disk": "0.02", "address": "0.005"}
-    cost = {"accrued": "1.25", "rate_per_hour": "21.985", "currency": "USD", "covers": "compute_disk_address"}
+    cost = {"accrued": "1.25", "price_per_hour": "21.985", "currency": "USD", "covers": "compute_disk_address"}
     expiry, cap = "2099-06-02T10:00:00Z", "2099-06-01T12:00:00Z"
     api.add(a_lease(1, max_cost="50.00", expires_at=expiry, ends_at=cap, cost={**cost, "parts": parts}))
     shown = " ".join(cli("lease", "show", "lease_00000000000000000000000001").stdout.split())

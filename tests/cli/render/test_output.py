@@ -70,11 +70,10 @@ def test_any_other_object_is_one_row_with_a_column_for_each_field(api: FakeApi, 
 def test_a_plan_is_a_row_for_each_candidate(api: FakeApi, cli: Cli) -> None:
     api.documents["POST", "/v1/leases/plan"] = {
         "candidates": [
-            {"rank": 1, "offering": PLACE, "rate_per_hour": "21.96", "price_for_term": "87.84"},
+            {"rank": 1, "offering": {**PLACE, "price_per_hour": "21.96"}, "price_for_term": "87.84"},
             {
                 "rank": 2,
-                "offering": {**PLACE, "zone": "us-east-1b"},
-                "rate_per_hour": "21.96",
+                "offering": {**PLACE, "zone": "us-east-1b", "price_per_hour": "21.96"},
                 "price_for_term": "87.84",
             },
         ]

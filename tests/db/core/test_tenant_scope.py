@@ -126,7 +126,6 @@ QUOTE: dict[str, Any] = {
     "request": {},
     "plan": {},
     "price_per_hour": 1,
-    "rate_per_hour": 1,
     "total": 1,
     "valid_until": func.now(),
 }

@@ -23,6 +23,7 @@ from app.domain.budgets import is_budget
 from app.domain.ids import LeaseId, TenantId
 from app.domain.offerings import Offering
 from app.domain.quotas import Amounts, allowed, amounts, minimum
+from app.domain.vm_parts import DEFAULT_PARTS
 from tests.db.store import ENDED, Store
 from tests.domain.samples import offering
 
@@ -128,7 +129,7 @@ class QuotaLife(stateful.RuleBasedStateMachine):
     @stateful.rule(types=requests, rate=rates, team=teams)
     def admit(self, types: frozenset[str], rate: Decimal, team: str) -> None:
         """POST /v1/leases."""
-        least = minimum(self.offering(name) for name in types)
+        least = minimum((self.offering(name) for name in types), DEFAULT_PARTS)
         wanted = least | self.model.counting(team, rate)
         new = NewCommitment(rate=rate, ttl=timedelta(hours=1), labels={"team": team})
         lease_id = self.store.admit(self.tenant, least, new)
@@ -149,7 +150,7 @@ class QuotaLife(stateful.RuleBasedStateMachine):
             least = lease.minimum | self.model.counting(lease.team, lease.rate)
             lease.held, lease.planned = self.model.changed(lease.held, least), False
         else:
-            needed = amounts(self.offering(sorted(lease.types)[choice % len(lease.types)]))
+            needed = amounts(self.offering(sorted(lease.types)[choice % len(lease.types)]), DEFAULT_PARTS)
             target = needed | self.model.counting(lease.team, lease.rate + more)
             lease.planned = self.model.fits(lease.held, target)
             assert self.store.hold(self.tenant, lease_id, needed, lease.rate + more) == lease.planned
@@ -160,7 +161,7 @@ class QuotaLife(stateful.RuleBasedStateMachine):
     def place_together(self, choice: int, rate: Decimal) -> None:
         """A worker plans an attempt of every waiting lease at one offering: of all, or of none."""
         together = self.waiting()
-        needed = amounts(self.offering(sorted(TYPES)[choice % len(TYPES)]))
+        needed = amounts(self.offering(sorted(TYPES)[choice % len(TYPES)]), DEFAULT_PARTS)
         targets = {lease_id: needed | self.model.counting(lease.team, rate) for lease_id, lease in together.items()}
         fits = self.model.fits(total(lease.held for lease in together.values()), total(targets.values()))
         assert self.store.hold_each(self.tenant, list(together), needed, rate) == fits

@@ -24,6 +24,7 @@ from app.domain.leases import LIVE_ATTEMPT, AttemptState, LeaseState, VmState
 from app.domain.offerings import Offering
 from app.domain.placement import Requirements, rank
 from app.domain.reasons import Reason, ReasonCode
+from app.domain.vm_parts import DEFAULT_PARTS
 from tests.domain.explanations.test_candidate_verdicts import placement
 from tests.domain.samples import NOW, ago, ahead, cool_off, offering
 
@@ -35,7 +36,7 @@ QUEUE = QueuePlace(waiting=9, position=4, waiting_in_tenant=2, position_in_tenan
 def attempt(state: AttemptState = AttemptState.SENT, **changes: Any) -> NewestAttempt:
     facts: dict[str, Any] = {"vm_state": None, "created_at": ago(20), "starting_since": None, "retry_at": None}
     facts |= {"failed": False, "typical_ready_seconds": 42.0, "live": state in LIVE_ATTEMPT}
-    return NewestAttempt(place=describe(offering()), state=state, **{**facts, **changes})
+    return NewestAttempt(place=describe(offering(), DEFAULT_PARTS), state=state, **{**facts, **changes})
 
 
 def lease(state: LeaseState = LeaseState.QUEUED, **changes: Any) -> LeaseFacts:

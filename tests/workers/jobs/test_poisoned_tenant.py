@@ -419,8 +419,8 @@ PURGED_TABLES = {
     ),
     "quote": past(
         "quote",
-        "id, tenant_id, key_id, request, plan, price_per_hour, rate_per_hour, total, valid_until",
-        "'quote_' || lpad(n::text, 26, '0'), tenant, 'k', '{}'::jsonb, '{}'::jsonb, 1, 1, 1, now() - interval '8 days' + n * interval '1 ms'",
+        "id, tenant_id, key_id, request, plan, price_per_hour, total, valid_until",
+        "'quote_' || lpad(n::text, 26, '0'), tenant, 'k', '{}'::jsonb, '{}'::jsonb, 1, 1, now() - interval '8 days' + n * interval '1 ms'",
     ),
     "webhook_delivery": past(
         "webhook_delivery",

@@ -113,7 +113,7 @@ def create(fleet: Fleet, talk: Talk, databases: Databases, case: Case, sample: C
         quoted = await member.post("/v1/quotes", json=body)
         assert quoted.status_code == 201, quoted.text
         quote = quoted.json()
-        total, rate = Decimal(quote["total"]), Decimal(quote["rate_per_hour"])
+        total, rate = Decimal(quote["total"]), Decimal(quote["price_per_hour"])
         assert total == (rate * case.ttl / 3600).quantize(MILLIONTH, rounding=ROUND_CEILING)
         amount = (rate * (case.ttl + case.extended) / 3600).quantize(MILLIONTH, rounding=ROUND_CEILING)
         budgets = tuple(_budget(fleet, member, limit, amount) for limit in case.limits)
@@ -149,7 +149,7 @@ def check_planning(fleet: Fleet, leased: Leased, case: Case) -> None:
     (attempt,) = fleet.attempts(leased.lease_id)
     row = fleet.lease(leased.lease_id)
     rate = attempt.price_per_hour + attempt.disk_price_per_hour + attempt.address_price_per_hour
-    assert rate == row.rate_per_hour == Decimal(leased.quote["rate_per_hour"])
+    assert rate == row.rate_per_hour == Decimal(leased.quote["price_per_hour"])
     assert attempt.disk_gib == leased.quote["plan"]["candidates"][0]["disk_gib"]
     assert (attempt.address_price_per_hour > 0) == (case.public_ip and case.public_addresses)
     if any(period != "lifetime" for _, period, _ in case.limits):
@@ -181,7 +181,7 @@ def check_life(fleet: Fleet, talk: Talk, databases: Databases, case: Case, sampl
     assert ended.reason["code"] == "expired"
     assert ended.release_requested_at >= ended.expires_at
     # the time that the end takes is billed, beyond the term
-    late = cost(Decimal(leased.quote["rate_per_hour"]), ended.billing_ended_at - ended.expires_at)
+    late = cost(Decimal(leased.quote["price_per_hour"]), ended.billing_ended_at - ended.expires_at)
     assert ended.cost_closed <= leased.amount + late
 
 
@@ -268,7 +268,7 @@ def test_a_launch_whose_image_has_grown_above_the_quote_is_refused_in_words(
     assert leased.quote["plan"]["candidates"][0]["disk_gib"] == 40
     failed = fleet.drive_to(leased.lease_id, "failed")
     assert failed.reason["code"] == "price_cap"
-    assert f"the quote covers {leased.quote['rate_per_hour']}" in failed.reason["message"]
+    assert f"the quote covers {leased.quote['price_per_hour']}" in failed.reason["message"]
     assert (fleet.attempts(leased.lease_id), fleet.runs()) == ([], 0)
 
 
@@ -279,7 +279,7 @@ def test_a_spot_vm_that_is_repriced_above_its_quote_goes_on_until_its_cap(
     fleet = start_at_aws(case)
     leased = create(fleet, talk, databases, case, AWS)
     before = fleet.drive_to(leased.lease_id, "active")
-    dearer = Decimal(leased.quote["rate_per_hour"]) * 2
+    dearer = Decimal(leased.quote["price_per_hour"]) * 2
     fleet.runtime.database.run(update(offering).values(price_per_hour=dearer, price_live=True))
     with fleet.runtime.database.begin() as connection:
         changes = find_price_changes(connection, fleet.runtime, ACCOUNT, REGION)
@@ -289,6 +289,6 @@ def test_a_spot_vm_that_is_repriced_above_its_quote_goes_on_until_its_cap(
     while fleet.step():
         pass
     after = fleet.lease(leased.lease_id)
-    assert (after.state, after.max_rate) == ("active", Decimal(leased.quote["rate_per_hour"]))
+    assert (after.state, after.max_rate) == ("active", Decimal(leased.quote["price_per_hour"]))
     assert after.rate_per_hour > after.max_rate
     assert before.cost_reached_at > before.expires_at > after.cost_reached_at, "the cap limits what it costs"

@@ -154,7 +154,7 @@ def test_the_chosen_offering_is_what_the_quota_holds(fleet: Fleet) -> None:
     fleet.drive_to(lease_id, "active")
     used = fleet.used()
     assert used["gpus"] == used["gpus:A10G"] == 4
-    assert used["spend_per_hour"] == fleet.attempts(lease_id)[0].price_per_hour
+    assert used["spend_per_hour"] == fleet.lease(lease_id).rate_per_hour, "with disks and address"
 
 
 def test_an_emergency_stop_keeps_leases_in_the_queue(fleet: Fleet) -> None:
@@ -192,7 +192,7 @@ def test_a_refusal_after_the_price_fell_returns_what_it_can_and_the_lease_still_
     fleet.set_price("g4dn.xlarge", Decimal("1.006"))
     lease_id = fleet.create(**either, wait_seconds=600)
     reserved = fleet.used()
-    assert reserved == {**LEAST, "spend_per_hour": Decimal("1.006")}
+    assert reserved == {**LEAST, "spend_per_hour": Decimal("1.021959")}, "with its disk and its address"
     fleet.set_price("g5.xlarge", Decimal("0.5"))
     fleet.drive(lambda: [attempt.state for attempt in fleet.attempts(lease_id)][:1] == ["refused"])
     for one in (lease_id, *others):

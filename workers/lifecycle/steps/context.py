@@ -134,7 +134,7 @@ def event_offering(attempt: Attempt) -> EventOffering:
         instance_type=attempt.instance_type,
         market=str(attempt.market),
         reservation=attempt.reservation,
-        price_per_hour=format_money(attempt.price_per_hour),
+        price_per_hour=format_money(attempt.rate.total),
     )
 
 

@@ -1,7 +1,6 @@
 """The intent, stored before any side effect: the attempt with token and exact parameters, its quota held."""
 
 from collections.abc import Sequence
-from decimal import Decimal
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection
@@ -112,7 +111,7 @@ def _specs(
 
 def _reserve(connection: Connection, leases: Sequence[StepContext], offering: Offering, rate: Rate) -> None:
     lease = leases[0].lease
-    amounts, ids = quota_rules.amounts(offering), [ctx.lease.id for ctx in leases]
+    amounts, ids = quota_rules.amounts(offering, lease.request.parts), [ctx.lease.id for ctx in leases]
     reserved = reserve_quota(connection, lease.tenant_id, ids, amounts, rate=rate.total)
     if not reserved.fits:
         raise DoesNotFitError(over_budget=reserved.over_budget)
@@ -197,7 +196,7 @@ def _enter_provisioning(
     """The leases whose guards held."""
     lease, n = leases[0].lease, leases[0].lease.attempts_count + 1
     at = _where(offering)
-    event = EventOffering(**at, price_per_hour=format_money(_price(offering)))
+    event = EventOffering(**at, price_per_hour=format_money(rate.total))
     planned = (LeaseProvisioning if lease.state is LeaseState.QUEUED else AttemptPlanned)(n=n, offering=event)
     awaits_proof = spec.agent is not None and lease.request.proof is not ProofMode.OFF
     values = {
@@ -205,7 +204,7 @@ def _enter_provisioning(
         "first_attempt_at": launches.FIRST_ATTEMPT_AT,
         "pass_started_at": lease.pass_started_at or NOW,
         "reason": None,
-        "placement": _placement(leases[0], offering, image, slot),
+        "placement": _placement(leases[0], offering, rate, image, slot),
         "estimated_price_per_hour": rate.total,
         "launched_at": None,
         **_place_columns(offering),
@@ -227,16 +226,13 @@ def _enter_provisioning(
     return change_each(connection, changes, to=to, where=where, bindings=bindings, values=values)
 
 
-def _placement(ctx: StepContext, offering: Offering, image: Image, slot: ReservationSlot | None) -> dict[str, Any]:
+def _placement(
+    ctx: StepContext, offering: Offering, rate: Rate, image: Image, slot: ReservationSlot | None
+) -> dict[str, Any]:
     extendable = ctx.runtime.accounts.is_extendable(offering.key.account)
     chosen = facts(offering, image)
-    placement = placed.placement(_where(offering), chosen, _price(offering), None, extendable=extendable)
+    placement = placed.placement(_where(offering), chosen, rate, None, extendable=extendable)
     return placement | (slot.placement() if slot is not None else {})
-
-
-def _price(offering: Offering) -> Decimal:
-    assert offering.price_per_hour is not None  # placement leaves out what has no price
-    return offering.price_per_hour
 
 
 def _still_in_pool(ctx: StepContext) -> tuple[list[ColumnElement[bool]], dict[str, Any]]:
