@@ -5,7 +5,7 @@ import { useMemo } from "../ui.js";
 const SECONDS = 120;
 
 /**
- * `{models: [{model, aliases, counts, memory_gib, …}], regions: [{provider, region}], providers: [name]}`. The lists are
+ * `{models: [{model, aliases, counts_by_market, memory_gib, …}], regions: [{provider, region}], providers: [name]}`. The lists are
  * empty until the first response, and where the API has none.
  */
 export function useCatalogue() {

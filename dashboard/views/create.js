@@ -88,17 +88,25 @@ function modelNamed(models, text) {
   return models.find((one) => [one.model, ...(one.aliases ?? [])].some((known) => known.toLowerCase() === name));
 }
 
+const SOLD = { spot_first: ["spot", "on_demand"], reserved_first: ["reserved", "on_demand"], any: ["on_demand", "spot", "reserved"] };
+
+/** The numbers of GPUs that the chosen market sells. */
+function offered(model, market) {
+  const counts = new Set((SOLD[market] ?? [market]).flatMap((one) => model.counts_by_market[one]));
+  return counts.size ? `Offered: ${[...counts].sort((a, b) => a - b).join(", ")}.` : `Not sold ${marketName(market)}.`;
+}
+
 const F = ({ form, field }) => html`<${FormField} field=${field} value=${form.values[field.name]} error=${form.errors[field.name]} change=${form.set} />`;
 
 const labelled = (names, show = String) => names.map((name) => [name, show(name)]);
 
-function Hardware({ form, operator }) {
+export function Hardware({ form, operator }) {
   const { models, regions, providers } = useCatalogue();
   const tenants = useTenantNames(operator);
   const { values } = form;
   const model = modelNamed(models, values["gpu/model"]);
   const near = regions.filter((one) => !values.providers.length || values.providers.includes(one.provider));
-  const counts = model?.counts?.length ? `Offered: ${model.counts.join(", ")}.` : null;
+  const counts = model ? offered(model, values.market) : null;
   return html`
     <section class="fields" aria-labelledby="fields-hardware">
       <h2 id="fields-hardware">GPUs and price</h2>
@@ -123,19 +131,20 @@ const options = (known, value, unit) => (known.some(([one]) => one === value) ? 
 
 const NO_KEY = "Without an SSH key nobody can log in to the VM.";
 
-function Access({ form, keys, chosen }) {
+/** `named`: the name has its field elsewhere. */
+export function Access({ form, keys, chosen, named }) {
   const without = !chosen.length && !form.values.ssh_public_keys.trim();
   return html`
     <section class="fields" aria-labelledby="fields-access">
-      <h2 id="fields-access">Name and login</h2>
-      <${F} form=${form} field=${{ name: "name", label: "Name", wide: true, maxlength: 63, placeholder: "generated if empty" }} />
+      <h2 id="fields-access">${named ? "Login" : "Name and login"}</h2>
+      ${!named && html`<${F} form=${form} field=${{ name: "name", label: "Name", wide: true, maxlength: 63, placeholder: "generated if empty" }} />`}
       ${keys.length > 0 && html`<${FormField} field=${{ name: "ssh_keys", label: "Stored SSH keys", kind: "checks", wide: true, options: keys.map((key) => [key.name, key.name]) }} value=${chosen} error=${form.errors.ssh_keys} change=${form.set} />`}
       <${F} form=${form} field=${{ name: "ssh_public_keys", label: keys.length ? "Other SSH public keys, one per line" : "SSH public keys, one per line", kind: "textarea", wide: true, rows: 2, placeholder: "ssh-ed25519 AAAA… me@laptop", hint: without ? NO_KEY : null }} />
     </section>
   `;
 }
 
-function More({ form }) {
+export function More({ form }) {
   const images = useLive("/v1/images", 300).data?.items ?? [];
   return html`
     <details class="more">

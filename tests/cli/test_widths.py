@@ -134,7 +134,7 @@ PAGES: dict[str, tuple[str, list[str], Json]] = {
             "aliases": ["rtx-pro-6000", "NVIDIA RTX PRO 6000 Blackwell Server Edition"],
             "vendor": "NVIDIA",
             "memory_gib": [96],
-            "counts": [1, 2, 4, 8],
+            "counts_by_market": {"on_demand": [1, 2, 4, 8], "spot": [1, 2, 4, 8], "reserved": [8]},
             "min_price_per_gpu_hour": {"on_demand": "2.5", "spot": None, "reserved": None},
         },
     ),

@@ -105,7 +105,7 @@ def _prices(prices: Prices) -> Iterator[dict[str, Any]]:
         yield {
             "type": name,
             "in_market": str(market),
-            "per_hour": price.per_hour,
+            "per_hour": price.per_hour or None,
             "as_of": price.as_of,
             "source": price.source,
         }
@@ -121,7 +121,7 @@ def _row(account: str, provider: str, offering: ProviderOffering) -> dict[str, A
         "market": str(offering.market),
         **offerings.type_columns(offering.type),
         "obstacle": None if offering.obstacle is None else str(offering.obstacle),
-        "price_per_hour": offering.price_per_hour,
+        "price_per_hour": offering.price_per_hour or None,  # clouds list 0 for a spot VM that they do not sell now
         "price_as_of": offering.price_as_of,
         "price_source": offering.price_source,
         "price_live": offering.price_live,

@@ -32,7 +32,7 @@ def _gpu_model(model: OfferedGpuModel) -> dict[str, Any]:
         "aliases": model.aliases,
         "vendor": model.vendor,
         "memory_gib": model.memory_gib,
-        "counts": model.counts,
+        "counts_by_market": {market: model.counts_by_market.get(market, ()) for market in Market},
         "min_price_per_gpu_hour": {
             market: None if price is None else format_money(price) for market, price in prices.items()
         },

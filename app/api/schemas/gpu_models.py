@@ -10,15 +10,23 @@ from app.domain.offerings import GpuVendor
 
 
 class GpuPrices(View):
-    """The lowest price of one GPU for an hour in each market, in USD. Null: the market does not sell the model."""
+    """The lowest price of one GPU for an hour in each market, in USD, with disks and address. Null: no known price."""
 
     on_demand: Money | None
     spot: Money | None
     reserved: Money | None
 
 
+class GpuCounts(View):
+    """Numbers of whole GPUs in one VM that each market sells, in ascending order. Empty: the market sells none."""
+
+    on_demand: list[int]
+    spot: list[int]
+    reserved: list[int]
+
+
 class GpuModel(View):
-    """A GPU model that this installation offers."""
+    """A GPU model that a lease can get."""
 
     model: Annotated[str, Field(description="The catalogue's name, which responses use.")]
     aliases: Annotated[
@@ -32,7 +40,7 @@ class GpuModel(View):
     ]
     vendor: Annotated[GpuVendor, Field(description="The vendor of the GPUs. " + GROWS)]
     memory_gib: Annotated[list[int], Field(description="Sizes of one GPU's memory, in ascending order.")]
-    counts: Annotated[list[int], Field(description="Numbers of whole GPUs in one VM, in ascending order.")]
+    counts_by_market: Annotated[GpuCounts, Field(description="What each market sells.")]
     min_price_per_gpu_hour: GpuPrices
 
 

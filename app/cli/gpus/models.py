@@ -19,10 +19,18 @@ def _memory(item: Json) -> str:
     return words(item.get("memory_gib"))
 
 
+def _counts(item: Json) -> str:
+    """`1, 4`: in every market that sells the model. Where markets differ: `1, 4; spot 1`."""
+    sold = {market: words(counts) for market, counts in (item.get("counts_by_market") or {}).items() if counts}
+    if len(set(sold.values())) <= 1:
+        return next(iter(sold.values()), "")
+    return "; ".join(f"{market.replace('_', ' ')} {counts}" for market, counts in sold.items())
+
+
 GPUS: Columns = (
     ("MODEL", "model"),
     ("MEMORY GIB", _memory),
-    ("COUNTS", "counts"),
+    ("COUNTS", _counts),
     ("ON DEMAND", _lowest("on_demand")),
     ("SPOT", _lowest("spot")),
     ("RESERVED", _lowest("reserved")),
@@ -31,7 +39,7 @@ GPUS: Columns = (
 )
 GPUS_LAYOUT = Layout(
     ("MODEL", "MEMORY GIB", "COUNTS", "ON DEMAND", "SPOT", "ALSO KNOWN AS", "RESERVED", "VENDOR"),
-    wrap={"COUNTS": 8, "ALSO KNOWN AS": 16},
+    wrap={"COUNTS": 12, "ALSO KNOWN AS": 16},
     right=frozenset({"ON DEMAND", "SPOT", "RESERVED"}),
 )
 

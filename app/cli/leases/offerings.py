@@ -56,11 +56,6 @@ class OfferingFilters:
         }
 
 
-def _availability(item: Json) -> str:
-    parts = [at(item, "availability.status"), at(item, "availability.reason")]
-    return " ".join(str(part) for part in parts if part)
-
-
 def _network(item: Json) -> str | None:
     """`3200 Gbit/s EFA`; None while the bandwidth is unknown."""
     gbps = at(item, "network.gbps")
@@ -75,13 +70,13 @@ COLUMNS: Columns = (
     ("USD/GPU", price("price_per_gpu_hour")),
     ("PROVIDER", "provider"),
     ("ACCOUNT", "account"),
-    ("ZONE", price_comparison.zones),
+    ("ZONE", price_comparison.places),
     ("VCPUS", "vcpus"),
     ("MEMORY GIB", "memory_gib"),
     ("DISK GIB", "local_disk_gib"),
     ("NETWORK", _network),
     ("TFLOPS/USD", "benchmark.tflops_per_usd"),
-    ("AVAILABILITY", _availability),
+    ("AVAILABILITY", price_comparison.availability),
     ("PRICE IS", "price_status"),
     ("PRICE AS OF", when("price_as_of")),
 )
@@ -118,7 +113,7 @@ def offerings(
     every_zone: Annotated[bool, typer.Option("--zones", help="A line for each zone.")] = False,
     limit: Annotated[int, typer.Option(min=0, help="Maximum number; 0: all.")] = 50,
 ) -> None:
-    """List offerings with their location and price. Zones with the same price share a line.
+    """List offerings with their location and price. Zones and regions with the same price share a line.
 
     --json and --output csv list every zone, as the API does.
     """
@@ -132,7 +127,7 @@ def offerings(
     merged = not (every_zone or session.as_json or session.as_csv)
     page = api.page("/v1/offerings", filters.params(), limit=None if merged or by_gpu else limit or None)
     if merged:
-        groups = price_comparison.merge_zones(page["items"])
+        groups = price_comparison.merge_places(page["items"])
         more = bool(limit) and len(groups) > limit
         page = {"items": groups[:limit] if more else groups, "next_cursor": "more" if more else None}
     session.items(page, COLUMNS, none=_NONE, layout=LAYOUT)

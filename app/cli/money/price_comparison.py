@@ -1,5 +1,6 @@
-"""Offerings for people: the zones of one offer on one line, and prices per GPU side by side."""
+"""Offerings for people: the places of one offer on one line, and prices per GPU side by side."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from app.cli.errors import Json
@@ -7,26 +8,46 @@ from app.cli.render.layout import Layout
 from app.cli.render.output import Columns, ValueSource, at
 from app.cli.render.texts import location
 
-_SAME = ("provider", "account", "region", "instance_type", "market", "price_per_hour")
+_SAME = ("provider", "account", "instance_type", "market", "price_per_hour", "price_status")
+_MOST_REGIONS = 3
 
 
-def merge_zones(items: Iterable[Json]) -> list[Json]:
-    """Offerings that differ in the zone alone become one, with `zones`. The first one's place in the order stays."""
+def merge_places(items: Iterable[Json]) -> list[Json]:
+    """Offerings of one price become one, with `places`: their zones in every region. The first one's position stays."""
     groups: dict[object, Json] = {}
     for item in items:
-        key = (*(item.get(name) for name in _SAME), at(item, "availability.status"), at(item, "reservation.name"))
-        group = groups.setdefault(key, {**item, "zones": []})
-        group["zones"].append(item.get("zone"))
+        key = (*(item.get(name) for name in _SAME), at(item, "reservation.name"))
+        groups.setdefault(key, {**item, "places": []})["places"].append(item)
     return list(groups.values())
 
 
-def zones(item: Json) -> str | None:
-    """`us-east-1a,b,d` for several zones of one region."""
-    names = [str(name) for name in item.get("zones") or [item.get("zone")] if name]
-    region = str(item.get("region") or "")
-    if not names:
-        return region or None
-    return ",".join([names[0], *(name.removeprefix(region).lstrip("-") for name in names[1:])])
+def places(item: Json) -> str | None:
+    """`us-east-1a,b,d` for several zones of one region. `us-east-1a,b us-west-2a and 4 regions` for more regions."""
+    zones: dict[str, list[str]] = {}
+    for place in item.get("places") or [item]:
+        zones.setdefault(str(place.get("region") or ""), []).append(str(place.get("zone") or ""))
+    texts = [_zones(region, names) for region, names in zones.items()]
+    if len(texts) > _MOST_REGIONS:
+        texts = [*texts[: _MOST_REGIONS - 1], f"and {len(texts) - _MOST_REGIONS + 1} regions"]
+    return " ".join(filter(None, texts)) or None
+
+
+def _zones(region: str, names: Sequence[str]) -> str:
+    first, *others = [name for name in names if name] or [region]
+    return ",".join([first, *(name.removeprefix(region).lstrip("-") for name in others)])
+
+
+def availability(item: Json) -> str:
+    """`available`, or `2 available, 1 cooling_off capacity` where the places differ."""
+    counts = Counter(_availability(place) for place in item.get("places") or [item])
+    if len(counts) == 1:
+        return next(iter(counts))
+    return ", ".join(f"{count} {status}" for status, count in counts.items())
+
+
+def _availability(item: Json) -> str:
+    parts = [at(item, "availability.status"), at(item, "availability.reason")]
+    return " ".join(str(part) for part in parts if part)
 
 
 def compare(items: Iterable[Json]) -> list[Json]:

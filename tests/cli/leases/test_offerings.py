@@ -33,6 +33,20 @@ def test_zones_with_one_price_share_a_line(cli: Cli) -> None:
     assert len(cli("offerings", "--zones").stdout.splitlines()) == 1 + 6
 
 
+def test_regions_with_one_price_share_a_line_whatever_their_launches_were(cli: Cli, items: list[Json]) -> None:
+    states = {"status": "cooling_off", "reason": "capacity", "until": None}
+    items += [
+        _offering("us-west-2a", "21.96", region="us-west-2", availability=states),
+        _offering("us-west-2b", "21.96", region="us-west-2"),
+        *(_offering(f"eu-{n}a", "24.00", region=f"eu-{n}") for n in range(4)),
+    ]
+    lines = cli("offerings", "--wide").stdout.splitlines()
+    assert len(lines) == 1 + 5
+    assert "us-east-1a,b us-west-2a,b " in lines[1]
+    assert "1 cooling_off capacity" in lines[1]
+    assert "us-east-1c eu-0a and 3 regions" in lines[2]
+
+
 def test_programs_get_every_zone(cli: Cli, items: list[Json]) -> None:
     assert json.loads(cli("offerings", "--json").stdout)["items"] == items
     assert len(cli("offerings", "--output", "csv").stdout.splitlines()) == 1 + 6
