@@ -128,7 +128,7 @@ class Spending:
     """What a lease has cost and may cost. Amounts are USD.
 
     `accrued`: all of its cost until now. `base`: the part of it that the budget's present period does not count.
-    `rate_per_hour`: of the running attempt, or of what the lease waits for. `ends_at`: its effective end.
+    `rate_per_hour`: of the running attempt, or of what the lease waits for. `ends_at`: of `expected_end`.
     """
 
     accrued: Decimal
@@ -141,6 +141,22 @@ class Spending:
     def counted(self) -> Decimal:
         """USD that the lease has cost in the period. Rounded up, as it is stored."""
         return _stored(max(self.accrued - self.base, _NOTHING))
+
+
+RELEASE_TAKES = timedelta(minutes=10)
+"""How long the provider may take to confirm an end before a lease commits as much time again."""
+
+
+def expected_end(ends_at: datetime, release_requested_at: datetime | None, now: datetime) -> datetime:
+    """`Spending.ends_at` of a lease. `ends_at`: its effective end.
+
+    A lease that is released ends within `RELEASE_TAKES`. While it lasts longer, that time is committed again and again: what
+    it has cost counts in any case. A constant end within each of these times keeps its commitment from growing.
+    """
+    if release_requested_at is None:
+        return ends_at
+    passed = max(now - release_requested_at, timedelta(0)) // RELEASE_TAKES
+    return min(ends_at, release_requested_at + RELEASE_TAKES * (passed + 1))
 
 
 def reached_spans(period: Period, now: datetime) -> tuple[PeriodSpan, ...]:

@@ -143,6 +143,18 @@ async def test_what_a_lease_costs_is_spent_and_stays_spent_when_it_ends(alice: C
     assert amounts(await shown(alice, whole["id"]))[:2] == ("0.30", "0.706")
 
 
+async def test_a_released_lease_commits_minutes_and_no_longer_its_term(alice: Caller, fleet: Fleet) -> None:
+    whole = await made(alice, "2.5")
+    lease_id = (await lease(alice, ttl_seconds=7200)).json()["id"]
+    fleet.activate(lease_id)
+    assert (await lease(alice)).json().get("code") == "budget_exceeded"
+    assert (await alice.delete(f"/v1/leases/{lease_id}")).status_code == 202
+    assert (await lease(alice)).status_code == 201
+    found = await shown(alice, whole["id"])
+    assert 1.006 + 0.15 < float(found["committed"]) < 1.006 + 0.18
+    assert float(found["spent"]) >= 1.006, "its real cost counts in any case"
+
+
 async def test_a_new_budget_counts_the_leases_that_run(alice: Caller, fleet: Fleet) -> None:
     lease_id = (await lease(alice, labels={"team": "vision"})).json()["id"]
     assert amounts(await made(alice, "5", "label", label="team:vision"))[1] != "0.00"

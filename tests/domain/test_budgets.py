@@ -15,6 +15,7 @@ from app.domain.budgets import (
     Scope,
     Spending,
     commitment,
+    expected_end,
     highest_after_change,
     reached,
     span_at,
@@ -115,6 +116,17 @@ RUNNING = Spending(
 )
 def test_a_lease_holds_the_most_that_it_costs_in_one_period(spending: Spending, period: Period, usd: str) -> None:
     assert commitment(spending, period, NOW) == Decimal(usd)
+
+
+@pytest.mark.parametrize(
+    ("requested", "minutes"), [(None, 60), (0, 10), (9, 1), (10, 10), (25, 5), (-5, 15), (-100, 60)]
+)
+def test_a_released_lease_ends_within_ten_minutes_which_begin_again_while_it_lasts(
+    requested: int | None, minutes: int
+) -> None:
+    """`requested`: minutes ago. Below zero: by the clock of another transaction."""
+    at = None if requested is None else NOW - timedelta(minutes=requested)
+    assert expected_end(NOW + HOUR, at, NOW) == NOW + timedelta(minutes=minutes)
 
 
 @given(spending=spendings, period=st.sampled_from(Period))

@@ -32,18 +32,19 @@ _INTERVALS = (15.0, 15.0, 400.0)
 _ENDED = text(
     """
     SELECT l.id, q.used + q.spent - b.amount AS excess, (
-        SELECT coalesce(sum(a.price_per_hour * extract(epoch FROM
-            coalesce(a.billing_ended_at, now()) - least(o.expires_at, o.cost_reached_at)) / 3600), 0)
-        FROM lease o JOIN attempt a ON a.lease_id = o.id
+        SELECT coalesce(sum(a.price_per_hour * extract(epoch FROM until - ends) / 3600), 0)
+        FROM lease o JOIN attempt a ON a.lease_id = o.id CROSS JOIN LATERAL (
+            SELECT least(o.expires_at, o.cost_reached_at, o.release_requested_at + interval '10 minutes') AS ends,
+                coalesce(a.billing_ended_at, now() + interval '10 minutes') AS until) t
         WHERE o.tenant_id = l.tenant_id AND a.billing_started_at IS NOT NULL
-          AND coalesce(a.billing_ended_at, now()) > least(o.expires_at, o.cost_reached_at)) AS overrun
+          AND coalesce(a.billing_ended_at, now()) > ends) AS overrun
     FROM lease l JOIN budget b ON l.reason->>'message' LIKE '%budget ' || b.id || '%'
     JOIN quota q ON q.tenant_id = l.tenant_id AND q.resource = 'budget:' || b.id
     WHERE l.reason->>'code' = 'budget_exceeded' AND l.desired = 'end' AND l.release_requested_at = now()
     """
 )
 """Leases that the job of budgets ends now. `excess`: USD above the amount. `overrun`: at most what VMs cost that run on
-after the ends of their leases, with disks and addresses left out.
+after the ends that their leases committed for, with ten minutes more, and with disks and addresses left out.
 """
 _PARTS = 2
 """Disks and addresses cost less than the VM."""

@@ -18,7 +18,7 @@ from app.db.leases.billing import accrued, parts, price_segments
 from app.db.leases.billing import cost as billed_cost
 from app.db.schema.tables import attempt, lease
 from app.db.tenancy import thresholds
-from app.domain.budgets import resource_of, without_event
+from app.domain.budgets import RELEASE_TAKES, resource_of, without_event
 
 LIVE = "l.ended_at IS NULL"
 
@@ -38,6 +38,12 @@ _PERIOD_STARTS_AT, PERIOD_ENDS_AT = _boundary(0), _boundary(1)
 RESOURCE = "('budget:' || b.id)"
 _AT_ONCE = 200
 """Live leases of a tenant whose claims follow a new period in the same transaction."""
+
+
+_TAKES = f"CAST('{RELEASE_TAKES.total_seconds()} seconds' AS interval)"
+_PASSED = f"greatest(floor(extract(epoch FROM now() - l.release_requested_at) / {RELEASE_TAKES.total_seconds()}), 0)"
+_EXPECTED_END = f"least(l.expires_at, l.cost_reached_at, l.release_requested_at + {_TAKES} * ({_PASSED} + 1))"
+"""`app.domain.budgets.expected_end` of the lease `l`. `least` ignores a null."""
 
 
 def counts(key_id: str, labels: str) -> str:
@@ -125,7 +131,7 @@ def held_by(which: str, *, rate: str, joining: str = "0") -> str:
     spending AS (
         SELECT l.id AS lease_id, l.tenant_id, {RESOURCE} AS resource, {ACCRUED} AS accrued, {rate} AS rate,
             {base_of(f"coalesce(c.base, {joining})", start=_STARTED_AT)} AS base, l.max_cost,
-            {hours_until("least(l.expires_at, l.cost_reached_at)")}
+            {hours_until(_EXPECTED_END)}
         FROM lease l JOIN budget b ON b.tenant_id = l.tenant_id AND {_COUNTED}
         JOIN quota q ON q.tenant_id = b.tenant_id AND q.resource = {RESOURCE}
         LEFT JOIN quota_claim c ON c.lease_id = l.id AND c.resource = {RESOURCE}

@@ -17,7 +17,7 @@ from app.db.leases.transitions import locked
 from app.db.schema.tables import attempt, attempt_price, budget, event, lease, quota, quota_claim
 from app.db.tenancy import budgets, commitments, quotas, thresholds
 from app.db.tenancy.quotas import NewCommitment
-from app.domain.budgets import Holder, Period, Spending, commitment, resource_of, to_release
+from app.domain.budgets import Holder, Period, Spending, commitment, expected_end, resource_of, to_release
 from app.domain.ids import LeaseId, TenantId
 from tests.db.store import Store, ago, together
 from workers.jobs import budgets as job_of_budgets
@@ -111,6 +111,7 @@ ends = st.timedeltas(min_value=-HOUR, max_value=timedelta(days=40))
     expires=ends,
     capped=st.none() | ends,
     period=st.sampled_from(["day", "month", "lifetime"]),
+    released=st.none() | st.timedeltas(min_value=-HOUR, max_value=timedelta(days=1)),
 )
 def test_sql_and_domain_agree_about_a_commitment(  # noqa: PLR0917 - one argument for each fact
     store: Store,
@@ -122,6 +123,7 @@ def test_sql_and_domain_agree_about_a_commitment(  # noqa: PLR0917 - one argumen
     expires: timedelta,
     capped: timedelta | None,
     period: str,
+    released: timedelta | None,
 ) -> None:
     tenant = room(store)
     budget_id = store.budget(tenant, "1", period=period, when_exceeded="notify")
@@ -139,6 +141,7 @@ def test_sql_and_domain_agree_about_a_commitment(  # noqa: PLR0917 - one argumen
                 max_cost=max_cost,
                 expires_at=now + expires,
                 cost_reached_at=None if capped is None else now + capped,
+                release_requested_at=None if released is None else now - released,
             )
         )
         connection.execute(quota_claim.update().where(quota_claim.c.lease_id == lease_id).values(base=base))
@@ -151,7 +154,11 @@ def test_sql_and_domain_agree_about_a_commitment(  # noqa: PLR0917 - one argumen
         accrued=accrued,
         base=base,
         rate_per_hour=Decimal("2.5") if rate is None else rate,
-        ends_at=now + (expires if capped is None else min(expires, capped)),
+        ends_at=expected_end(
+            now + (expires if capped is None else min(expires, capped)),
+            None if released is None else now - released,
+            now,
+        ),
         max_cost=max_cost,
     )
     assert abs(held - commitment(spending, Period(period), now)) <= Decimal("0.000002")
@@ -531,6 +538,7 @@ def test_an_exceeded_budget_ends_the_most_expensive_leases_until_it_fits(store: 
     assert states == {cheap: ("queued", "run"), dear: ("releasing", "end"), middle: ("queued", "run")}
     reason = store.row(lease, dear).reason
     assert (reason["code"], reason["origin"]) == ("budget_exceeded", "system")
+    assert job(store) == 1, "it commits minutes, and no longer its term"
     assert job(store) == 0, "a lease that ends is not ended again"
     store.write(budget, budget_id, amount=Decimal(0))
     store.run(budgets.set_limit(tenant, budget_id, Decimal(0)))
