@@ -16,6 +16,7 @@ import { Budgets } from "./views/budgets.js";
 import { Capacity } from "./views/capacity.js";
 import { Costs } from "./views/costs.js";
 import { Create } from "./views/create.js";
+import { CreateGroup } from "./views/create_group.js";
 import { Events } from "./views/events.js";
 import { Fleet } from "./views/fleet.js";
 import { Group } from "./views/group.js";
@@ -36,7 +37,7 @@ import { Webhook, Webhooks } from "./views/webhooks.js";
 
 const SUMMARY = "/v1/ops/summary";
 const LEASES = { path: "leases", name: "Leases", view: Leases, item: Lease, pages: { new: Create } };
-const GROUPS = { path: "groups", name: "Groups", view: Groups, item: Group };
+const GROUPS = { path: "groups", name: "Groups", view: Groups, item: Group, pages: { new: CreateGroup } };
 
 /** `item`: the view of one of them, at `#/path/id`. `pages`: views at fixed addresses below. */
 const OPERATORS = [

@@ -18,6 +18,7 @@ from app.services.gpus.samples import GpuSampleService
 from app.services.groups.changes import GroupChanges
 from app.services.groups.creation import GroupCreation
 from app.services.groups.groups import GroupService
+from app.services.groups.plan import GroupPlanService
 from app.services.health import HealthService
 from app.services.leases.access import LeaseAccess
 from app.services.leases.bulk_release import BulkRelease
@@ -73,6 +74,7 @@ class Services:
     groups: GroupService
     group_creation: GroupCreation
     group_changes: GroupChanges
+    group_plan: GroupPlanService
     budgets: BudgetService
     bulk_release: BulkRelease
     lease_access: LeaseAccess
@@ -134,6 +136,7 @@ class Services:
             groups=GroupService(context),
             group_creation=GroupCreation(context, catalogue),
             group_changes=GroupChanges(context, catalogue),
+            group_plan=GroupPlanService(context, catalogue),
             budgets=BudgetService(context),
             bulk_release=BulkRelease(context),
             lease_access=LeaseAccess(context),

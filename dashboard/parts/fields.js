@@ -6,7 +6,7 @@ import { Icon } from "./icons.js";
 export function fieldErrors(problem, names) {
   const found = {};
   for (const { pointer, detail } of problem.errors ?? []) {
-    const path = pointer.replace(/^#?\/(body\/)?/, "");
+    const path = pointer.replace(/^#?\/(body\/)?(lease\/)?/, "");
     const name = names.find((one) => path === one || path.startsWith(`${one}/`)) ?? "";
     (found[name] ??= []).push(detail);
   }

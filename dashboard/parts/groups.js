@@ -1,5 +1,5 @@
 /** What the list of groups and the page of one show alike: state, progress, pool, and the actions on a group. */
-import { counted, marketName, shortTime, words } from "../format.js";
+import { counted, marketName, shortTime, usd, words } from "../format.js";
 import { mayManageLeases } from "../session.js";
 import { html } from "../ui.js";
 import { Badge, Bar } from "./basics.js";
@@ -24,10 +24,21 @@ export const poolText = (pool) => `${pool.zone ?? pool.region}, ${pool.instance_
 
 export const endsAlready = (group) => group.terminal || group.state === "releasing";
 
+/** USD an hour of all members: what they are billed, or would be billed at their first choice. Null: no member is live. */
+export const priceNow = ({ cost, estimate }) => cost.price_per_hour ?? estimate?.price_per_hour ?? null;
+
+const ENDED = ["released", "failed"];
+
+/** What a new member costs. */
+function eachText({ estimate, members }) {
+  const live = members.filter((one) => !ENDED.includes(one.state)).length;
+  return estimate && live ? ` Each new member costs ${usd(Number(estimate.price_per_hour) / live)} an hour, with disks and address.` : "";
+}
+
 function resize(group) {
   confirm({
     title: `Scale ${group.name}`,
-    text: html`<p>New members join at the next ranks. A smaller group releases its last ranks, and their VMs are deleted.</p>`,
+    text: html`<p>New members join at the next ranks. A smaller group releases its last ranks, and their VMs are deleted.${eachText(group)}</p>`,
     fields: [{ name: "size", label: "Members", inputmode: "numeric", value: String(group.size), required: true, pattern: "[0-9]{1,3}" }],
     yes: "Scale",
     request: ({ size }) => ["PATCH", `/v1/groups/${group.id}`, { size: Number(size) }],
@@ -37,10 +48,11 @@ function resize(group) {
 
 function extend(group) {
   const until = (seconds) => shortTime(Date.parse(group.expires_at) + seconds * 1000);
+  const added = (seconds) => (priceNow(group) === null ? "" : `, at most ${usd((Number(priceNow(group)) * seconds) / 3600)}`);
   confirm({
     title: `Extend ${group.name}`,
     text: html`<p>The last member ends ${shortTime(group.expires_at)}. All members are extended to the same time, or none.</p>`,
-    fields: [{ name: "extend_by_seconds", label: "Time to add", kind: "choices", value: TERMS[0][0], options: TERMS.map(([seconds, label]) => [seconds, `${label}, until ${until(seconds)}`]) }],
+    fields: [{ name: "extend_by_seconds", label: "Time to add", kind: "choices", value: TERMS[0][0], options: TERMS.map(([seconds, label]) => [seconds, `${label}, until ${until(seconds)}${added(seconds)}`]) }],
     yes: "Extend",
     request: (values) => ["POST", `/v1/groups/${group.id}/extend`, values],
     done: (lasting) => `${group.name} now ends ${shortTime(lasting.expires_at)}.`,

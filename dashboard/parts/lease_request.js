@@ -48,6 +48,9 @@ export const EMPTY = {
   tenant_id: "",
 };
 
+/** What a group has besides the request of its members. */
+export const EMPTY_GROUP = { ...EMPTY, size: "2", min_size: "", placement: "any", interconnect: "none", on_member_loss: "end" };
+
 const number = (text) => (text === "" ? undefined : Number(text));
 const list = (text) => text.split(/[\s,]+/).filter(Boolean);
 const lines = (text) => text.split("\n").map((line) => line.trim()).filter(Boolean);
@@ -90,6 +93,15 @@ export function bodyOf(values) {
     tenant_id: orNone(values.tenant_id),
   };
   return JSON.parse(JSON.stringify(body));
+}
+
+/** The body of `POST /v1/groups`; undefined while the values name no hardware. */
+export function groupBodyOf(values) {
+  const request = bodyOf(values);
+  if (!request) return undefined;
+  const { name, tenant_id, ...lease } = request;
+  const { placement, interconnect, on_member_loss } = values;
+  return JSON.parse(JSON.stringify({ name, size: number(values.size), min_size: number(values.min_size), placement, interconnect, on_member_loss, lease, tenant_id }));
 }
 
 /** The name of a volume and its path, which a colon separates. */

@@ -1,10 +1,10 @@
 /** One group: how it forms, the pools that it tried, its members by rank, and its events. */
-import { counted, gpuCount, NOTHING, shortTime, span, words } from "../format.js";
+import { counted, gpuCount, NOTHING, shortTime, span, usd, words } from "../format.js";
 import { useNow } from "../clock.js";
 import { useLive } from "../live.js";
-import { Ago, Awaited, Badge, Copy, Empty, Facts, Head, Left, Panel, Scroll } from "../parts/basics.js";
+import { Accrued, Ago, Awaited, Badge, Copy, Empty, Facts, Head, Left, Panel, Scroll } from "../parts/basics.js";
 import { EventTable } from "../parts/event_table.js";
-import { endsAlready, GroupActions, GroupBadge, poolText, Ready, reasonText } from "../parts/groups.js";
+import { endsAlready, GroupActions, GroupBadge, poolText, priceNow, Ready, reasonText } from "../parts/groups.js";
 import { Icon } from "../parts/icons.js";
 import { to } from "../router.js";
 import { useSubject } from "../title.js";
@@ -46,6 +46,9 @@ function Formation({ group }) {
       ["Pool", group.pool ? poolText(group.pool) : group.state === "queued" ? `none yet; tried until ${shortTime(group.wait_until)}` : NOTHING],
       group.pool && ["Account", group.pool.account],
       spent !== null && ["In this pool", `${span(spent)} of ${span(group.form_seconds)}`],
+      ["Cost", html`<span class="strong"><${Accrued} cost=${group.cost} /></span>`],
+      priceNow(group) !== null && ["Price", `${usd(priceNow(group))} an hour for all members`],
+      group.estimate && ["Estimate", `${usd(group.estimate.price_for_term)} for the term of all members`],
       group.formed_at && ["Formed", html`<${Ago} at=${group.formed_at} />`],
       !endsAlready(group) && group.expires_at && ["Ends in", html`<${Left} at=${group.expires_at} />`],
       group.ended_at && ["Ended", html`<${Ago} at=${group.ended_at} />`],

@@ -147,7 +147,7 @@ class Stage:
         body: Any = example.get("request")
         if operation.get("tags") == ["agent"]:
             headers = {"Authorization": f"Bearer {self._fleet.give_agent_token(self.ids['lease_id'])}"}
-        if operation["operationId"] == "create_group":
+        if operation["operationId"] in {"create_group", "plan_group"}:
             self._fleet.run(ROOM)
         if operation["operationId"] in {"get_own_group_hosts", "report_group_check"}:
             headers = {"Authorization": f"Bearer {self._fleet.give_agent_token(self._member_id)}"}

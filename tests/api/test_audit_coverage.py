@@ -13,7 +13,7 @@ from tests.api.conftest import Caller
 from tests.api.fleet import SSH_KEY, Fleet
 from tests.security.routes import BODIES
 
-TOLD_NOWHERE = {"plan_lease", "create_quote", "create_sizing", "record_deadman_heartbeat"}
+TOLD_NOWHERE = {"plan_lease", "plan_group", "create_quote", "create_sizing", "record_deadman_heartbeat"}
 """Three ask with a body and change no resource; the fourth is a program's sign of life, every minute."""
 
 CHANGES = {

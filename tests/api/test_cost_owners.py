@@ -79,6 +79,7 @@ RAISES_NOTHING = {
     "create_budget",
     "create_sizing",
     "plan_lease",
+    "plan_group",
     "create_quote",
     "release_leases",
     "release_lease",

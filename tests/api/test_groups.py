@@ -8,6 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
+from app.api.schemas.groups import GroupPlan
 from tests.api.conftest import Caller
 from tests.api.fleet import CONNECTION, Fleet
 
@@ -24,8 +25,12 @@ def fleet(database_url: str) -> Fleet:
 
 
 async def create(caller: Caller, **changes: Any) -> httpx.Response:
+    return await caller.post("/v1/groups", json=wish(**changes))
+
+
+def wish(**changes: Any) -> dict[str, Any]:
     lease = {**LEASE, **changes.pop("lease", {})}
-    return await caller.post("/v1/groups", json={**GROUP, "lease": lease, **changes})
+    return {**GROUP, "lease": lease, **changes}
 
 
 async def made(caller: Caller, **changes: Any) -> dict[str, Any]:
@@ -33,6 +38,11 @@ async def made(caller: Caller, **changes: Any) -> dict[str, Any]:
     assert answer.status_code == 201, answer.text
     found: dict[str, Any] = answer.json()
     return found
+
+
+def lasting(group: dict[str, Any]) -> dict[str, Any]:
+    """A group without the time of the read."""
+    return {**group, "cost": {name: value for name, value in group["cost"].items() if name != "as_of"}}
 
 
 def run(fleet: Fleet, group: dict[str, Any], *ranks: int, state: str = "active") -> None:
@@ -70,7 +80,7 @@ async def test_a_group_is_queued_with_its_members(alice: Caller, fleet: Fleet) -
     assert lease["request"]["name"] == "train-2"
     assert lease["labels"] == {"team": "vision"}
     assert used(fleet, alice) == {"gpus": 4, "leases": 4}
-    assert (await alice.get(f"/v1/groups/{group['id']}")).json() == group
+    assert lasting((await alice.get(f"/v1/groups/{group['id']}")).json()) == lasting(group)
 
 
 async def test_leases_are_listed_by_group(alice: Caller) -> None:
@@ -293,7 +303,7 @@ async def test_a_released_group_ends_with_all_members_and_cannot_be_scaled(alice
     refusal = await alice.patch(path, json={"size": 3})
     assert (refusal.status_code, refusal.json()["code"]) == (409, "group_ending")
     again = await alice.delete(path)
-    assert (again.status_code, again.json()) == (202, released)
+    assert (again.status_code, lasting(again.json())) == (202, lasting(released))
     fleet.number_events()
     events = (await alice.get(f"{path}/events")).json()["items"]
     assert [one["type"] for one in events] == ["group.queued", "group.releasing"]
@@ -450,3 +460,61 @@ async def test_a_member_whose_term_is_over_is_not_extended_and_holds_no_other_ba
     fleet.run(end_terms, 0)
     late = await alice.post(f"{path}/extend", json={"extend_by_seconds": 1800})
     assert (late.status_code, late.json()["code"]) == (409, "group_ending")
+
+
+async def test_a_plan_prices_each_member_and_all_of_them(alice: Caller, fleet: Fleet) -> None:
+    answer = await alice.post("/v1/groups/plan", json=wish(size=4))
+    assert answer.status_code == 200, answer.text
+    GroupPlan.model_validate_json(answer.content, strict=True)
+    plan = answer.json()
+    each, every = (Decimal(plan[name]["price_per_hour"]) for name in ("member_cost", "cost"))
+    first = plan["candidates"][0]
+    assert (plan["size"], str(each), every) == (4, first["offering"]["price_per_hour"], each * 4)
+    assert Decimal(plan["cost"]["price_for_term"]) == Decimal(first["price_for_term"]) * 4
+    asked = {need["resource"]: need["asked"] for need in plan["quota"]["resources"]}
+    assert (asked["gpus"], asked["leases"], Decimal(asked["spend_per_hour"])) == (4, 4, every)
+    assert (fleet.run("SELECT id FROM lease"), fleet.run("SELECT id FROM lease_group")) == ([], [])
+    group = await made(alice, size=4)
+    assert Decimal(group["estimate"]["price_per_hour"]) == every
+    taken = await alice.post("/v1/groups/plan", json=wish(size=4))
+    assert (taken.status_code, taken.json()["code"]) == (409, "name_taken")
+
+
+async def test_a_plan_of_a_group_names_what_is_wrong_below_lease(alice: Caller) -> None:
+    for change, pointer in (
+        ({"ssh_keys": ["unknown"]}, "#/body/lease/ssh_keys/0"),
+        ({"gpu": {"model": "Z9000"}}, "#/body/lease/gpu/model"),
+        ({"regions": ["mars-1"]}, "#/body/lease/regions/0"),
+        ({"max_price_per_hour": "0.01"}, "#/body/lease/max_price_per_hour"),
+        ({"ttl_seconds": 86_401}, "#/body/lease/ttl_seconds"),
+        ({"image": "none"}, "#/body/lease/image"),
+    ):
+        answers = [await alice.post(path, json=wish(lease=change)) for path in ("/v1/groups/plan", "/v1/groups")]
+        assert [pointers(answer) for answer in answers] == [{pointer}, {pointer}]
+        assert answers[0].json()["code"] == answers[1].json()["code"]
+
+
+async def test_a_plan_of_more_members_than_the_quota_allows_says_so(alice: Caller) -> None:
+    plan = (await alice.post("/v1/groups/plan", json=wish(size=9))).json()
+    assert (plan["admissible"], plan["quota"]["fits"], plan["candidates"][0]["quota_fits"]) == (False, False, False)
+
+
+async def test_every_view_of_a_group_has_its_price_and_its_cost(alice: Caller, fleet: Fleet) -> None:
+    group = await made(alice, size=2)
+    each = Decimal(group["estimate"]["price_per_hour"]) / 2
+    assert (group["cost"]["price_per_hour"], group["cost"]["parts"]) == (None, None)
+    run(fleet, group, 0, 1)
+    path = f"/v1/groups/{group['id']}"
+    whole, listed = (await alice.get(path)).json(), (await alice.get("/v1/groups")).json()["items"][0]
+    for seen in (whole, listed):
+        assert Decimal(seen["cost"]["price_per_hour"]) == each * 2
+        assert Decimal(seen["cost"]["parts"]["compute"]) == each * 2
+        assert Decimal(seen["cost"]["accrued"]) >= each * 2, "an hour of two VMs"
+    tag = (await alice.get("/v1/groups")).headers["ETag"]
+    again = await alice.get("/v1/groups", headers={"If-None-Match": tag})
+    assert again.status_code == 304, "what it costs grows, and is no change"
+    for member in group["members"]:
+        fleet.finish(member["lease_id"])
+    over = (await alice.get(path)).json()
+    assert (over["cost"]["price_per_hour"], over["estimate"]) == (None, None)
+    assert Decimal(over["cost"]["accrued"]) > 0

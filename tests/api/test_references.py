@@ -28,6 +28,7 @@ NAMES_A_TENANT: Mapping[str, dict[str, Any]] = {
     "/v1/leases": LEASE,
     "/v1/leases/release": {"label": ["a:b"]},
     "/v1/groups": {"name": "g", "size": 2, "lease": LEASE},
+    "/v1/groups/plan": {"name": "g", "size": 2, "lease": LEASE},
     "/v1/webhooks": {"url": URL},
 }
 UNKNOWN = "01jz0000000000000000000000"
@@ -80,7 +81,7 @@ async def test_a_key_of_a_budget_is_one_of_the_tenant_whose_leases_may_outlive_i
     assert (await alice.post("/v1/budgets", json=of_revoked)).status_code == 201
 
 
-@pytest.mark.parametrize("path", ["/v1/leases", "/v1/leases/plan", "/v1/quotes", "/v1/groups"])
+@pytest.mark.parametrize("path", ["/v1/leases", "/v1/leases/plan", "/v1/quotes", "/v1/groups", "/v1/groups/plan"])
 async def test_an_ssh_key_of_a_lease_is_one_of_the_tenant(alice: Caller, bob: Caller, path: str) -> None:
     for caller, name in ((bob, "theirs"), (alice, "deleted")):
         made = await caller.post("/v1/ssh-keys", json={"name": name, "public_key": SSH_KEY})
@@ -89,7 +90,9 @@ async def test_an_ssh_key_of_a_lease_is_one_of_the_tenant(alice: Caller, bob: Ca
             await caller.delete(f"/v1/ssh-keys/{made.json()['id']}")
     for name in ("unknown", "theirs", "deleted"):
         lease = {**LEASE, "ssh_keys": [name]}
-        body, at = ({"name": "g", "size": 2, "lease": lease}, "/lease") if path == "/v1/groups" else (lease, "")
+        body, at = (
+            ({"name": "g", "size": 2, "lease": lease}, "/lease") if path.startswith("/v1/groups") else (lease, "")
+        )
         assert await refused(alice, path, body, f"#/body{at}/ssh_keys/0")
 
 
@@ -102,7 +105,7 @@ def test_every_member_of_a_body_that_names_a_resource_is_in_this_table(spec: dic
         for member in _members(spec, operation["requestBody"])
         if member.endswith("_id") or member in {"ids", "ssh_keys", "volumes"}
     }
-    of_leases = {"/v1/leases", "/v1/leases/plan", "/v1/quotes", "/v1/groups"}
+    of_leases = {"/v1/leases", "/v1/leases/plan", "/v1/quotes", "/v1/groups", "/v1/groups/plan"}
     tabled = {(path, "tenant_id") for path in NAMES_A_TENANT} | {("/v1/budgets", "key_id")}
     tabled |= {(path, member) for path in of_leases for member in ("quote_id", "ssh_keys", "volumes")}
     tabled |= {("/v1/leases/release", "ids")}  # the answer lists those not found

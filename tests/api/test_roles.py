@@ -38,6 +38,7 @@ LEAST_ROLE = {
     "set_quotas": "operator",
     "change_quotas": "operator",
     "create_group": "member",
+    "plan_group": "member",
     "list_groups": "viewer",
     "get_group": "viewer",
     "resize_group": "member",

@@ -148,6 +148,7 @@ READS: dict[str, Call] = {
 
 ASKS: dict[str, Call] = {
     "plan_lease": lambda by, _: by.post("/v1/leases/plan", json=LEASE),
+    "plan_group": lambda by, _: by.post("/v1/groups/plan", json={"name": "more", "size": 2, "lease": LEASE}),
     "create_quote": lambda by, _: by.post("/v1/quotes", json=LEASE),
 }
 """Calls that answer as the creation would."""

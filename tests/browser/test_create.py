@@ -110,6 +110,29 @@ def offers(command: str, stack: Stack, tenant: Tenant) -> list[int]:
     return [one["offering"]["gpu"]["count"] for one in json.loads(done.stdout)["candidates"][:1]]
 
 
+def test_a_group_shows_the_price_of_each_member_and_of_all_before_it_starts(visitor: Visitor, tenant: Tenant) -> None:
+    page = visitor.page
+    visitor.sign_in(tenant.key)
+    visitor.go("groups")
+    page.get_by_role("link", name="Create a group").first.click()
+    fill(page, GPU_model="A10000", Name="nodes")
+    expect(page.get_by_label("GPU model", exact=True)).to_have_accessible_description(re.compile("did you mean A100"))
+    fill(page, GPU_model="A10G")
+    page.get_by_label("Members", exact=True).fill("3")
+    plan = tenant.http.post(
+        "/v1/groups/plan",
+        json={"name": "nodes", "size": 3, "lease": {"gpu": {"model": "A10G"}, "ttl_seconds": 4 * 3600}},
+    ).json()
+    each = f"${float(plan['member_cost']['price_per_hour']):.2f}"
+    expect(page.get_by_text(f"3 members at {each} an hour each.")).to_be_visible()
+    expect(page.get_by_text(f"${float(plan['cost']['price_per_hour']):.2f}", exact=True)).to_be_visible()
+    visitor.must_be_accessible()
+    page.get_by_role("button", name="Create group").click()
+    expect(page.get_by_role("heading", name="nodes", level=1)).to_be_visible()
+    expect(page.get_by_text("an hour for all members")).to_be_visible()
+    visitor.forgive("status of 422")
+
+
 def test_errors_stand_beside_their_fields(visitor: Visitor, tenant: Tenant) -> None:
     tenant.create({"gpu": {"model": "A10G"}, "name": "mine", "ttl_seconds": 3600})
     page = visitor.page

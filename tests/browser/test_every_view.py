@@ -43,7 +43,7 @@ def test_a_tenants_views_are_accessible_and_fit(visitor: Visitor, tenant: Tenant
     tenant.wait(tenant.create({**ONE_A10G, "name": "shown"}), "active")
     made = tenant.http.post("/v1/groups", json={"name": "nodes", "size": 2, "lease": ONE_A10G}).json()
     visitor.sign_in(tenant.key)
-    for view in ("overview", "quotas", "keys", "groups", f"groups/{made['id']}"):
+    for view in ("overview", "quotas", "keys", "groups", "groups/new", f"groups/{made['id']}"):
         visitor.go(view)
         look_at(visitor, view)
     expect(visitor.page.get_by_role("link", name="nodes-1")).to_be_visible()

@@ -111,7 +111,7 @@ def test_a_release_asks_first_and_an_extension_counts(visitor: Visitor, tenant: 
     visitor.go("leases")
     page = visitor.page
     page.get_by_role("button", name="Extend done-with").click()
-    added = 4 * Decimal(before["cost"]["rate_per_hour"])
+    added = 4 * Decimal(before["cost"]["price_per_hour"])
     page.get_by_label(re.compile(rf"^4 hours.*adds at most \${added:.2f}$")).check()
     page.get_by_role("button", name="Extend", exact=True).click()
     expect(page.get_by_text(re.compile("done-with now ends"))).to_be_visible()

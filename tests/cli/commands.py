@@ -40,6 +40,7 @@ _MORE = {
     "lease create": ["--gpu", "T4", "--ttl", "1h", "--yes", "--no-ssh-key"],
     "lease plan": ["--gpu", "T4", "--ttl", "1h"],
     "quote": ["--gpu", "T4", "--ttl", "1h", "--no-ssh-key"],
+    "group plan": ["--gpu", "T4", "--ttl", "1h", "--size", "2", "--no-ssh-key"],
     "group create": ["--gpu", "T4", "--ttl", "1h", "--size", "2", "--no-ssh-key"],
     "lease update": ["--name", "x"],
     "lease keep": ["--for", "1h"],

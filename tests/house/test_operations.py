@@ -112,4 +112,4 @@ def test_what_reads_the_whole_catalogue_is_costly() -> None:
 
 
 def test_changes_that_lock_each_member_of_a_group_are_costly() -> None:
-    assert {"create_group", "resize_group", "extend_group"} <= _costly()
+    assert {"create_group", "plan_group", "resize_group", "extend_group"} <= _costly()

@@ -57,6 +57,11 @@ REASONS = (
         "a model is known by its name, its configuration or its number of parameters", "/(model|config|parameters)(/|$)"
     ),
     _field("an image is one that an account has", "/image$"),
+    _field("the members of a group are named after it", "/lease/name$"),
+    _field(
+        "a group has members enough, in one region that has what they need",
+        "/(min_size|size|interconnect|lease/regions)$",
+    ),
     _code("the version in If-Match is not the present one", "version_conflict"),
     _code("the events after this number are deleted", "cursor_expired"),
     _code("the lease's own expiry decides what is later", "not_later"),

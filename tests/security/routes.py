@@ -112,6 +112,7 @@ BODIES: Mapping[str, Any] = {
     "release_leases": {"ids": None, "label": ["team:nobody"], "all": False, "dry_run": True, "tenant_id": None},
     "create_lease": LEASE,
     "create_group": GROUP,
+    "plan_group": {**GROUP, "name": "planned"},
     "resize_group": {"size": 1},
     "update_lease": {"name": "renamed", "labels": {"team": "speech"}, "expiry_warnings_seconds": [600]},
     "extend_lease": {"extend_by_seconds": 60},

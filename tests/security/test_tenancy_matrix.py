@@ -286,6 +286,7 @@ async def nobody_acts_for_another_tenant(attack: Attack) -> None:
         ("/v1/leases", LEASE),
         ("/v1/leases/plan", LEASE),
         ("/v1/quotes", LEASE),
+        ("/v1/groups/plan", BODIES["plan_group"]),
         ("/v1/webhooks", {"url": HOOK}),
         ("/v1/ssh-keys", {**BODIES["create_ssh_key"], "name": "other"}),
         ("/v1/volumes", {**BODIES["create_volume"], "name": "other"}),

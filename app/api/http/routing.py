@@ -78,7 +78,7 @@ def costly(endpoint: Endpoint) -> Endpoint:
 
 
 _WRITING = {"POST", "PUT", "PATCH"}
-_READING = {"plan_lease", "create_sizing"}
+_READING = {"plan_lease", "plan_group", "create_sizing"}
 """POST with a body that only asks."""
 
 

@@ -5,19 +5,22 @@ from typing import Annotated, Any
 
 from fastapi import Body, Query, Request, Response
 
-from app.api.http.etags import UseIfMatch, tagged_by_content
+from app.api.http.etags import UseIfMatch, tagged, tagged_by_content
 from app.api.http.idempotency import IdempotencyHeader, idempotency_key, respond
 from app.api.http.pagination import UsePage
 from app.api.http.responses import answer
 from app.api.http.routing import Member, UseServices, Viewer, agent_router, calling_agent, costly, count_report
 from app.api.http.routing import router as make_router
 from app.api.routes.events import UseRange, event_page
+from app.api.routes.offerings import PLANNED, UsePlanLimit, UsePlanSkip, group_plan_json, sight_of
+from app.api.schemas.base import to_bytes
 from app.api.schemas.events import EventPage, UseLeaseEventFilter
 from app.api.schemas.group_hosts import GroupHostList, NodeHosts, hosts_view, node_hosts_view
 from app.api.schemas.groups import (
     Group,
     GroupPage,
     GroupPatch,
+    GroupPlan,
     NewGroup,
     UseGroupFilter,
     group_view,
@@ -49,6 +52,16 @@ async def create_group(
     return await respond(call, lambda group: group_view(group).model_dump_json().encode(), status=201)
 
 
+@router.post("/v1/groups/plan", response_model=GroupPlan)
+@costly
+async def plan_group(
+    body: NewGroup, principal: Member, services: UseServices, limit: UsePlanLimit = PLANNED, skip: UsePlanSkip = 0
+) -> Response:
+    """Preview a create: the best candidates in order, and the cost of all members. The call creates nothing."""
+    plan = await services.group_plan.plan(principal, new_group(body), slice(skip, skip + limit))
+    return answer(to_bytes(group_plan_json(plan, sight_of(services, principal, plan.as_of))))
+
+
 @router.get("/v1/groups", response_model=GroupPage)
 async def list_groups(
     request: Request, principal: Viewer, services: UseServices, page: UsePage, criteria: UseGroupFilter
@@ -61,7 +74,9 @@ async def list_groups(
     matches = await services.groups.page(principal, criteria, page)
     items = [summary_view(row) for row in matches.rows]
     content = GroupPage(items=items, next_cursor=matches.next_cursor, total_count=matches.total_count)
-    return tagged_by_content(request, content.model_dump_json().encode())
+    # what members cost grows all the time: without it, the tag of a list whose groups run would fit no second read
+    lasting = content.model_dump_json(exclude={"items": {"__all__": {"cost": {"accrued", "as_of"}}}})
+    return tagged(request, content, list_tag((), also=lasting))
 
 
 @router.get("/v1/groups/{group_id}", response_model=Group)

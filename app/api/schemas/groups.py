@@ -1,5 +1,6 @@
 """Groups in requests and responses."""
 
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Annotated, Any
 
@@ -7,10 +8,12 @@ from fastapi import Depends, Query
 from pydantic import AfterValidator, Field
 
 from app.api.schemas.base import ActingTenant, Body, Moment, Name, Page, View
+from app.api.schemas.costs import Cost, Estimate
 from app.api.schemas.hardware import GROWS
 from app.api.schemas.lease_bodies import NewLease, new_lease
 from app.api.schemas.lease_filters import QueryText
 from app.api.schemas.leases import MemberRequest, Reason
+from app.api.schemas.offerings import LeasePlan, PlanCost
 from app.domain.groups.checks import AllReduceResult, MeshResult
 from app.domain.groups.groups import (
     MOST_MEMBERS,
@@ -22,6 +25,7 @@ from app.domain.groups.groups import (
 from app.domain.leases import LeaseState
 from app.domain.list_filters import GroupFilter
 from app.domain.offerings import Market
+from app.domain.rates import CostScope
 from app.services.errors import FieldError, InvalidRequest
 from app.services.groups.requests import LEAST_FORM_SECONDS, MOST_FORM_SECONDS, CreateGroup, about_lease
 
@@ -149,7 +153,7 @@ class GroupMember(View):
 
 
 class GroupSummary(View):
-    """A group without its members. `ready` changes without a new `version`."""
+    """A group without its members. `ready` and the amounts change without a new `version`."""
 
     id: str
     tenant_id: str
@@ -177,6 +181,8 @@ class GroupSummary(View):
     wait_until: Annotated[Moment, Field(description="No pool is tried a second time later.")]
     formed_at: Annotated[Moment | None, Field(description="When the group was active first.")]
     expires_at: Annotated[Moment | None, Field(description="The latest expiry of a member.")]
+    cost: Cost
+    estimate: Annotated[Estimate | None, Field(description="Null: no member is live.")]
     release_requested_at: Annotated[Moment | None, Field(description="When its end was requested. Null: it was not.")]
     ended_at: Moment | None
     updated_at: Moment
@@ -187,6 +193,16 @@ class Group(GroupSummary):
 
     lease: Annotated[MemberRequest, Field(description="The request of each member, with defaults filled in.")]
     members: Annotated[list[GroupMember], Field(description="By rank. An ended member appears until it is replaced.")]
+
+
+class GroupPlan(LeasePlan):
+    """The result that a create of the group would have now. The call changes nothing.
+
+    `candidates` have the price of each member. `quota`, `budgets` and `cost` are for all members.
+    """
+
+    size: Annotated[int, Field(description="The number of members.")]
+    member_cost: Annotated[PlanCost | None, Field(description="Cost of each member at the first candidate.")]
 
 
 class GroupPage(Page):
@@ -254,15 +270,25 @@ def new_group(body: NewGroup) -> CreateGroup:
 
 def summary_view(row: Any) -> GroupSummary:
     """Converts a row of `lists.page`."""
-    return GroupSummary.model_validate({**row, "terminal": row["ended_at"] is not None})
+    return GroupSummary.model_validate(_summary(row))
 
 
 def group_view(group: Any) -> Group:
     """Converts a group of GroupService."""
     row = vars(group)
-    members = [_member(member) for member in row["members"]]
-    values = {**row, "terminal": row["ended_at"] is not None, "members": members}
-    return Group.model_validate(values)
+    return Group.model_validate({**_summary(row), "members": [_member(member) for member in row["members"]]})
+
+
+def _summary(row: Mapping[str, Any]) -> dict[str, Any]:
+    disk, address, total = (row[name] for name in ("disk_rate_per_hour", "address_rate_per_hour", "rate_per_hour"))
+    parts = (
+        None if total is None else {"compute": total - (disk or 0) - (address or 0), "disk": disk, "address": address}
+    )
+    covered = {"currency": "USD", "covers": CostScope.VM, "as_of": row["as_of"]}
+    cost = {"accrued": row["accrued"], "price_per_hour": total, "parts": parts, **covered}
+    price, of_term = row["estimated_price_per_hour"], row["estimated_for_term"]
+    estimate = None if price is None else {"price_per_hour": price, "price_for_term": of_term, **covered}
+    return {**row, "terminal": row["ended_at"] is not None, "cost": cost, "estimate": estimate}
 
 
 def _member(row: Any) -> dict[str, Any]:

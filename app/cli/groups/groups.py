@@ -1,7 +1,6 @@
 """`gpulease group`: leases that start together in one place, and end together."""
 
 import sys
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -11,6 +10,8 @@ from app.cli import completion, lookup, values
 from app.cli.command import command
 from app.cli.errors import FAILED, CliError
 from app.cli.groups import views
+from app.cli.groups.options import GroupOptions, Sending
+from app.cli.leases import plan_view
 from app.cli.leases.request import LeaseOptions, for_tenant, request_body
 from app.cli.paths import path_of
 from app.cli.render import output, states, times
@@ -25,65 +26,20 @@ if TYPE_CHECKING:
 group = typer.Typer(no_args_is_help=True, help="Groups of leases that start together: create, scale, extend, release.")
 
 _PATH = "/v1/groups"
+_PLAN = f"{_PATH}/plan"
 _POLL_SECONDS = 2.0
 _FORMED = frozenset({"active", "degraded"})
 _ENDS = frozenset({"releasing", "ended"})
-_PANEL = "The group"
 
 Reference = Annotated[
     str, typer.Argument(metavar="GROUP", help="Id, or unique name of a group.", autocompletion=completion.live_groups)
 ]
 Follow = Annotated[bool, typer.Option("--watch", "--follow", help="Report progress until the group is formed.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Start without a question.")]
 Timeout = Annotated[
     int | None,
     typer.Option(metavar="DURATION", parser=values.seconds, help="Stop watching after this time, with exit code 1."),
 ]
-
-
-@dataclass(frozen=True)
-class GroupOptions:
-    """What a group has besides the request of its members."""
-
-    size: Annotated[int, typer.Option(min=1, help="Number of members.", rich_help_panel=_PANEL)]
-    min_size: Annotated[
-        int | None,
-        typer.Option(min=1, help="Members without which the group does not run. Default: all.", rich_help_panel=_PANEL),
-    ] = None
-    placement: Annotated[
-        Literal["any", "same_zone", "cluster"] | None,
-        typer.Option(
-            help="any: one region. same_zone: one zone. cluster: close to each other in it.", rich_help_panel=_PANEL
-        ),
-    ] = None
-    fabric: Annotated[
-        Literal["none", "preferred", "required"] | None,
-        typer.Option(help="Network fabric between the VMs, such as EFA or InfiniBand.", rich_help_panel=_PANEL),
-    ] = None
-    form_time: Annotated[
-        int | None,
-        typer.Option(
-            metavar="DURATION",
-            parser=values.seconds,
-            help="How long the members may take to be ready in one place. Default: 15m.",
-            rich_help_panel=_PANEL,
-        ),
-    ] = None
-    on_member_loss: Annotated[
-        Literal["end", "replace", "keep"] | None,
-        typer.Option(help="What the loss of a member means. Default: end.", rich_help_panel=_PANEL),
-    ] = None
-
-    def fields(self) -> "Json":
-        """As the API takes them."""
-        options = {
-            "size": self.size,
-            "min_size": self.min_size,
-            "placement": self.placement,
-            "interconnect": self.fabric,
-            "form_seconds": self.form_time,
-            "on_member_loss": self.on_member_loss,
-        }
-        return {name: value for name, value in options.items() if value is not None}
 
 
 @command(group, "create")
@@ -92,29 +48,47 @@ def create(
     named: Annotated[str, typer.Argument(metavar="NAME", help="Name of the group. Members are named NAME-0, NAME-1 …")],
     about: GroupOptions,
     options: LeaseOptions,
+    sending: Sending,
     *,
-    idempotency_key: Annotated[
-        str | None, typer.Option(help="The same key returns the same group; default: a new key.")
-    ] = None,
     follow: Follow = False,
     timeout: Timeout = None,
 ) -> None:
     """Create a group of equal leases: all start in one place, or none keeps a VM.
 
-    With --watch, the command ends when the group is formed (exit code 0) or ends (1).
+    On a terminal, the command first shows the price of each member and of all, and asks. With --watch, it ends when the
+    group is formed (exit code 0) or ends (1).
     """
-    if options.name is not None:
-        raise typer.BadParameter("use NAME, not --name: the members are named after the group")
     if follow:
         session.refuse_csv("a watch")
     api = session.api(operator=options.tenant is not None)
-    lease = request_body(options)
-    ensure_login(session, api, lease)
-    body = for_tenant(api, {"name": named, **about.fields(), "lease": lease}, options.tenant)
-    made = api.create(_PATH, body, idempotency_key=idempotency_key)
+    body = _body(api, named, about, options)
+    if session.interactive and not sending.yes:
+        document = plan_view.whole(api, body, _PLAN)
+        if document.get("candidates"):  # without an offer the create reports the cause
+            session.console.print(plan_view.offer(document, body["lease"]["ttl_seconds"]))
+            session.confirm("Create this group?")
+    ensure_login(session, api, body["lease"])
+    made = api.create(_PATH, body, idempotency_key=sending.idempotency_key)
     if follow:
         raise typer.Exit(_follow(session, api, str(made["id"]), timeout))
     session.answer(made, views.group, views.sheet)
+
+
+@command(group, "plan")
+def plan(
+    session: Session,
+    named: Annotated[str, typer.Argument(metavar="NAME", help="Name of the group.")],
+    about: GroupOptions,
+    options: LeaseOptions,
+    *,
+    every: Annotated[bool, typer.Option("--all", help="Show every candidate and every excluded offering.")] = False,
+) -> None:
+    """Preview which offerings a group would try, in order, and the cost of each member and of all. Creates nothing."""
+    api = session.api(operator=options.tenant is not None)
+    body = _body(api, named, about, options)
+    document = plan_view.whole(api, body, _PLAN) if every else api.post(_PLAN, body)
+    term = body["lease"]["ttl_seconds"]
+    session.answer(document, lambda seen: plan_view.plan(seen, term, every=every), plan_view.sheet)
 
 
 @command(group, "list")
@@ -170,10 +144,18 @@ def scale(
     session: Session,
     name: Reference,
     size: Annotated[int, typer.Argument(min=1, metavar="SIZE", help="The new number of members.")],
+    *,
+    yes: Yes = False,
 ) -> None:
-    """Change the size of a group. The last ranks join or leave."""
+    """Change the size of a group. The last ranks join or leave.
+
+    On a terminal, the command first shows what more members cost, and asks.
+    """
     api = session.api()
-    session.answer(api.patch(_path(api, name), {"size": size}), views.group, views.sheet)
+    path = _path(api, name)
+    if session.interactive and not yes:
+        _confirm(session, views.growth(api.get(path), size), "Start these members?")
+    session.answer(api.patch(path, {"size": size}), views.group, views.sheet)
 
 
 @command(group, "extend")
@@ -183,11 +165,18 @@ def extend(
     by: values.Duration = None,
     *,
     until: values.NewEnd = None,
+    yes: Yes = False,
 ) -> None:
-    """Extend all members of a group, or none. Afterwards no member expires before the new end."""
+    """Extend all members of a group, or none. Afterwards no member expires before the new end.
+
+    On a terminal, the command first shows what the extension costs, and asks.
+    """
     body = values.extension(by, until)
     api = session.api()
-    session.answer(api.post(f"{_path(api, name)}/extend", body), views.group, views.sheet)
+    path = _path(api, name)
+    if session.interactive and not yes:
+        _confirm(session, views.extension(api.get(path), body), "Extend this group?")
+    session.answer(api.post(f"{path}/extend", body), views.group, views.sheet)
 
 
 @command(group, "release")
@@ -219,6 +208,19 @@ def ssh(
         msg = f"the group {name!r} has no member of rank {rank}"
         raise CliError(msg)
     login.ssh(session, lease_ids[-1], rest, identity=identity, only_print=only_print)
+
+
+def _body(api: "Api", named: str, about: GroupOptions, options: LeaseOptions) -> "Json":
+    if options.name is not None:
+        raise typer.BadParameter("use NAME, not --name: the members are named after the group")
+    return for_tenant(api, {"name": named, **about.fields(), "lease": request_body(options)}, options.tenant)
+
+
+def _confirm(session: Session, price: str | None, question: str) -> None:
+    """Asks about a price. Without one there is no question: nothing starts, or the API refuses the change."""
+    if price is not None:
+        session.console.print(price)
+        session.confirm(question)
 
 
 def _follow(session: Session, api: "Api", group_id: str, timeout: int | None) -> int:

@@ -1,9 +1,10 @@
 """Reading groups and their members for callers."""
 
-from sqlalchemy import ColumnElement, and_, func, literal_column, not_, or_, select
+from sqlalchemy import ColumnElement, and_, func, literal_column, not_, or_, select, true
 
 from app.db.core.sql import AnySelect
 from app.db.core.tenant_scope import owned
+from app.db.leases.billing import accrued, cost
 from app.db.schema.tables import lease, lease_group
 from app.domain.leases import TERMINAL, Desired, LeaseState
 from app.domain.list_filters import GroupFilter
@@ -14,31 +15,38 @@ def _literal(text: str) -> ColumnElement[str]:
     return literal_column(f"'{text}'")
 
 
-_READY = (
-    select(func.count())
-    .select_from(lease)
-    .where(lease.c.group_id == lease_group.c.id, lease.c.state == _literal(LeaseState.ACTIVE))
-    .correlate(lease_group)
-    .scalar_subquery()
-    .label("ready")
-)
-_EXPIRES_AT = (
-    select(func.max(lease.c.expires_at))
+_IS_LIVE = lease.c.ended_at.is_(None)
+_PRICE = lease.c.estimated_price_per_hour
+_SUMS = (
+    select(
+        func.count().filter(lease.c.state == _literal(LeaseState.ACTIVE)).label("ready"),
+        func.max(lease.c.expires_at).label("expires_at"),
+        func.coalesce(func.sum(accrued(lease, func.now())), literal_column("0")).label("accrued"),
+        func.sum(lease.c.rate_per_hour).label("rate_per_hour"),
+        func.sum(lease.c.disk_rate_per_hour).label("disk_rate_per_hour"),
+        func.sum(lease.c.address_rate_per_hour).label("address_rate_per_hour"),
+        func.sum(_PRICE).filter(_IS_LIVE).label("estimated_price_per_hour"),
+        func.sum(cost(_PRICE, lease.c.created_at, lease.c.expires_at)).filter(_IS_LIVE).label("estimated_for_term"),
+    )
     .where(lease.c.group_id == lease_group.c.id)
     .correlate(lease_group)
-    .scalar_subquery()
-    .label("expires_at")
+    .lateral("sums")
 )
+"""What the members have together. Members that have ended count with what they have cost."""
 _GROUPS = select(
     *(column for column in lease_group.c if column.name not in {"reason", "next_due"}),
     lease_group.c.reason.op("-")(_literal(PROVIDER_MESSAGE)).label("reason"),
-    _READY,
-    _EXPIRES_AT,
-)
+    *_SUMS.c,
+    func.now().label("as_of"),
+).select_from(lease_group.join(_SUMS, true()))
 
 
 def page(criteria: GroupFilter, *, after: str | None, limit: int) -> AnySelect:
-    """Groups with their number of active members (`ready`) and their latest expiry, newest first."""
+    """Groups with the sums of their members, newest first.
+
+    `ready`: active members. `expires_at`: the latest. `accrued`, `rate_per_hour` and its parts: USD of all members until
+    `as_of`. `estimated_price_per_hour` and `estimated_for_term`: USD of live members.
+    """
     query = _GROUPS.where(owned(lease_group.c.tenant_id, criteria.tenant_id))
     if criteria.states:
         query = query.where(lease_group.c.state.in_(sorted(str(state) for state in criteria.states)))

@@ -100,7 +100,7 @@ class GroupCreation:
         """Returns when another try may succeed: what has the name has ended, or is a twin's."""
         async with self._context.database.transaction(principal.tenant_id, read_only=True) as connection:
             if await replay(connection, key) is None:
-                await _check_names(connection, tenant_id, new)
+                await check_names(connection, tenant_id, new)
 
 
 @asynccontextmanager
@@ -130,7 +130,7 @@ async def _create(
     claims = await reserve(connection, needs)
     with about_lease():
         await check_terms(connection, tenant_id, ttl)
-    await _check_names(connection, tenant_id, new)
+    await check_names(connection, tenant_id, new)
     group_id = GroupId(new_id("group"))
     new = replace(new, lease=lease)
     await connection.execute(writes.add(_group_values(principal, tenant_id, group_id, new)))
@@ -198,7 +198,7 @@ def _group_values(principal: Principal, tenant_id: TenantId, group_id: GroupId, 
     }
 
 
-async def _check_names(connection: AsyncConnection, tenant_id: TenantId, new: CreateGroup) -> None:
+async def check_names(connection: AsyncConnection, tenant_id: TenantId, new: CreateGroup) -> None:
     """Raises NameTaken when a live group has the name, or a live lease that of a member."""
     group_id = (await connection.execute(writes.group_named(tenant_id, new.name))).scalar_one_or_none()
     if group_id is not None:

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from tests.cli.conftest import Cli
-from tests.cli.fake_api import ACTIVE, TENANT_ID, Answer, FakeApi, Json, a_lease, problem
+from tests.cli.fake_api import ACTIVE, ALL_PARTS, PLACE, TENANT_ID, Answer, FakeApi, Json, a_lease, problem
+from tests.cli.terminal import Terminal
 
 ID = "group_01m84jncx1es4vd0pkyemx4c86"
 PATH = f"/v1/groups/{ID}"
@@ -48,6 +49,14 @@ def a_group(state: str = "queued", *members: str, **changes: Any) -> Json:
         "pools_tried": [{**POOL, "zone": "us-east-1b", "failed_at": "2026-06-01T10:05:00Z"}],
         "pool_started_at": "2026-06-01T10:05:10Z",
         "expires_at": "2099-06-01T10:00:00Z",
+        "cost": {
+            "accrued": "12.50",
+            "price_per_hour": None,
+            "parts": None,
+            "as_of": "2026-06-01T10:06:00Z",
+            **ALL_PARTS,
+        },
+        "estimate": {"price_per_hour": str(55 * len(states)), "price_for_term": str(220 * len(states)), **ALL_PARTS},
         "created_at": "2026-06-01T10:00:00Z",
         "release_requested_at": None,
         "lease": {"gpu": {"model": "A100", "count": 8, "min_count": None}},
@@ -213,3 +222,97 @@ def test_a_refusal_of_a_groups_extension_states_its_amounts(api: FakeApi, cli: C
     assert refused.exit_code == 1
     assert "budget_exceeded" in refused.stderr
     assert all(amount in refused.stderr for amount in ("7.50", "6.04", "3.02"))
+
+
+PLAN = ("POST", "/v1/groups/plan")
+CREATE = ["group", "create", "train", "--size", "2", "--gpu", "A100:8", "--ttl", "4h", "--no-ssh-key"]
+
+
+@pytest.fixture
+def planned(api: FakeApi) -> Json:
+    """Two members of 55 USD an hour each."""
+    offering = {**PLACE, "price_per_hour": "55.00"}
+    plan: Json = {
+        "size": 2,
+        "candidates": [
+            {"rank": 1, "offering": offering, "price_for_term": "220.00", "disk_gib": 100, "quota_fits": True}
+        ],
+        "candidates_count": 1,
+        "excluded": [],
+        "excluded_by_reason": [],
+        "quota": {"fits": True, "resources": []},
+        "member_cost": {"price_per_hour": "55.00", "price_for_term": "220.00", **ALL_PARTS},
+        "cost": {"price_per_hour": "110.00", "price_for_term": "440.00", **ALL_PARTS},
+    }
+    api.documents[PLAN] = plan
+    api.documents["POST", "/v1/groups"] = a_group()
+    return plan
+
+
+@pytest.mark.parametrize(("answer", "code", "calls"), [("n", 1, 0), ("y", 0, 1)])
+def test_a_terminal_asks_with_the_price_of_all_members(
+    api: FakeApi, cli: Cli, planned: Json, answer: str, code: int, calls: int
+) -> None:
+    with Terminal(cli, CREATE) as terminal:
+        terminal.wait_for("440.00 USD for 4 h")
+        assert "2 at 55.00 USD/h each" in terminal.text
+        assert "110.00 USD/h" in terminal.text
+        assert not api.calls("POST", "/v1/groups")
+        terminal.type(f"{answer}\n")
+        exit_code, errors = terminal.finish()
+    assert exit_code == code
+    assert "Create this group? [y/N]" in errors
+    assert len(api.calls("POST", "/v1/groups")) == calls
+    (asked,) = api.calls(*PLAN)
+    assert (asked.body or {})["lease"]["ttl_seconds"] == 4 * 3600
+
+
+def test_without_a_terminal_or_with_yes_nothing_is_asked(api: FakeApi, cli: Cli, planned: Json) -> None:
+    assert cli(*CREATE).exit_code == 0
+    with Terminal(cli, [*CREATE, "--yes"]) as terminal:
+        assert terminal.finish()[0] == 0
+    assert len(api.calls("POST", "/v1/groups")) == 2
+    assert not api.calls(*PLAN)
+
+
+def test_a_plan_of_a_group_shows_each_member_and_all(api: FakeApi, cli: Cli, planned: Json) -> None:
+    result = cli("group", "plan", *CREATE[2:])
+    assert result.exit_code == 0, result.output
+    assert "2 at 55.00 USD/h each" in result.stdout
+    assert "110.00 USD/h, 440.00 USD for 4 h" in result.stdout
+    assert "USD/H EACH" in result.stdout
+    assert not api.calls("POST", "/v1/groups")
+
+
+@pytest.mark.parametrize(
+    ("command", "question", "price"),
+    [
+        (["scale", ID, "4"], "Start these members?", "adds 2 members at 55.00 USD/h each: 110.00 USD/h, at most"),
+        (["extend", ID, "2h"], "Extend this group?", "adds 2 h for 2 members: at most 220.00 USD at 110.00 USD/h"),
+    ],
+)
+def test_a_terminal_asks_before_a_group_costs_more(
+    api: FakeApi, cli: Cli, command: list[str], question: str, price: str
+) -> None:
+    api.documents["PATCH", PATH] = api.documents["POST", f"{PATH}/extend"] = a_group()
+    with Terminal(cli, ["group", *command], columns=120) as terminal:
+        terminal.wait_for(price)
+        terminal.type("n\n")
+        exit_code, errors = terminal.finish()
+    assert exit_code == 1
+    assert question in errors
+    assert not api.calls("PATCH", PATH) + api.calls("POST", f"{PATH}/extend")
+    assert cli("group", *command).exit_code == 0
+
+
+def test_fewer_members_cost_nothing_and_need_no_answer(api: FakeApi, cli: Cli) -> None:
+    api.documents["PATCH", PATH] = a_group()
+    with Terminal(cli, ["group", "scale", ID, "1"]) as terminal:
+        assert terminal.finish()[0] == 0
+
+
+def test_a_list_and_a_group_show_price_and_cost(cli: Cli) -> None:
+    assert "110.00" in cli("group", "list").stdout
+    seen = cli("group", "show", ID).stdout
+    assert "110.00 USD/h for all members" in seen
+    assert "12.50 USD to date" in seen
