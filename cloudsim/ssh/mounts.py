@@ -50,9 +50,10 @@ class Mounts:
         devices = {_DEVICES[self.vm.provider](volume): volume for volume in self._attached()}
         program = files(self.vm).get(_PROGRAM, b"").decode(errors="replace")
         for line in _LINE.findall(program):
-            device, mount = shlex.split(line)
-            if device in devices and PurePosixPath(path).is_relative_to(mount) and path != mount:
-                yield devices[device], str(PurePosixPath(path).relative_to(mount))
+            paths, mount = shlex.split(line)
+            volume = next((devices[device] for device in paths.split() if device in devices), None)
+            if volume is not None and PurePosixPath(path).is_relative_to(mount) and path != mount:
+                yield volume, str(PurePosixPath(path).relative_to(mount))
 
     def _attached(self) -> Iterator[Resource]:
         for resource_id in self.vm.resources:

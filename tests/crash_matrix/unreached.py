@@ -20,6 +20,7 @@ _VOLUME_POINTS = (
     "jobs.volumes._delete:postpone",
     "jobs.volumes._end:end",
     "jobs.volumes._ensure_disk:create_volume",
+    "jobs.volumes._ensure_disk:list_volumes",
     "jobs.volumes._ensure_disk:record_disk",
     "jobs.volumes._failed:postpone",
     "jobs.volumes._work:mark_sent",

@@ -15,6 +15,7 @@ from app.db.operations.brakes import IS_HELD
 from app.domain.ids import TenantId
 from app.domain.provider_messages import provider_words, public_answer
 from app.domain.reasons import Origin, Reason, ReasonCode
+from app.domain.tags import VOLUME
 from app.domain.volumes import VolumeState
 from workers.providers.errors import (
     CredentialsRejected,
@@ -23,6 +24,7 @@ from workers.providers.errors import (
     ProviderQuotaExceeded,
     Refused,
     Throttled,
+    TokenConflict,
 )
 from workers.providers.ports import Provider
 from workers.providers.types import CloudVolume, DiskState, NewVolume
@@ -132,7 +134,15 @@ def _ensure_disk(runtime: Runtime, provider: Provider, row: Any) -> CloudVolume:
         size_gib=row.size_gib,
         kind=kind,
     )
-    disk = provider.create_volume(row.region, new)
+    try:
+        disk = provider.create_volume(row.region, new)
+    except TokenConflict:
+        # an earlier call had other parameters: the account's settings have changed
+        listing = provider.list_volumes(frozenset({row.region}), runtime.installation.id)
+        earlier = next((known for known in listing.volumes if known.tags.get(VOLUME) == row.id), None)
+        if earlier is None:
+            raise
+        disk = earlier
     runtime.database.run(volumes.record_disk(row.id, cloud_id=disk.id, kind=kind))
     return disk
 

@@ -107,6 +107,16 @@ def test_a_call_that_the_account_may_not_make_fails_the_volume(
     volumes.work_until(volume_id, _S.FAILED)
 
 
+def test_a_disk_that_was_requested_with_other_settings_is_taken(volumes: VolumeFleet) -> None:
+    volumes.fleet.sim.fault("CreateVolume", "lose_reply")
+    volume_id = volumes.create()
+    volumes.work()
+    volumes.fleet.runtime.database.run(update(volume).where(volume.c.id == volume_id).values(size_gib=11))
+    volumes.work_until(volume_id, _S.AVAILABLE)
+    assert len(volumes.disks()) == 1
+    volumes.fleet.runtime.database.run(update(volume).where(volume.c.id == volume_id).values(size_gib=10))
+
+
 def test_one_bad_volume_and_one_tenant_with_many_hold_up_no_other(volumes: VolumeFleet) -> None:
     bad = volumes.create("bad", zone="us-east-1z")
     for number in range(120):

@@ -34,5 +34,6 @@ def _nobodys(token: str) -> str:
 
 
 def _device(volume: VolumeSpec) -> str:
-    """By the LUN (Azure docs, "Troubleshoot Linux VM device name changes")."""
-    return f"/dev/disk/azure/scsi1/lun{volume_lun(volume)}"
+    """By the LUN, on sizes with SCSI and with NVMe (Azure docs, "Troubleshoot Linux VM device name changes")."""
+    lun = volume_lun(volume)
+    return f"/dev/disk/azure/scsi1/lun{lun} /dev/disk/azure/data/by-lun/{lun}"

@@ -16,17 +16,17 @@ PATH = "/usr/local/sbin/gpulease-volumes"
 _WAIT_SECONDS = 5.0
 
 Device = Callable[[VolumeSpec], str]
-"""Where the VM finds the disk of a volume once it is attached."""
+"""Where the VM finds the disk of a volume once it is attached: one path, or several with spaces between them."""
 
 _PROGRAM = f"""#!/bin/sh
 # Mounts the volumes of this VM once their disks are attached. Formats blank disks alone.
 volume() {{
 n=0
-until [ -b "$1" ]; do n=$((n+1)); [ $n -lt 3600 ] || return; sleep 1; done
-blkid -p "$1"
-[ $? = 2 ] && cmp -sn 1048576 "$1" /dev/zero && mkfs.ext4 -q "$1"
+until for d in $1; do [ -b "$d" ] && break; done; do n=$((n+1)); [ $n -lt 3600 ] || return; sleep 1; done
+blkid -p "$d"
+[ $? = 2 ] && cmp -sn 1048576 "$d" /dev/zero && mkfs.ext4 -q "$d"
 mkdir -p "$2"
-grep -q "^$1 " /etc/fstab || echo "$1 $2 auto nofail 0 2" >>/etc/fstab
+grep -q "^$d " /etc/fstab || echo "$d $2 auto nofail 0 2" >>/etc/fstab
 mount "$2" && chown {USER}: "$2"
 }}
 """
