@@ -11,7 +11,7 @@ from typing import Any
 
 import boto3
 import pytest
-from sqlalchemy import ARRAY, Interval, Text, bindparam, delete, func, insert, select, text, update
+from sqlalchemy import ARRAY, Connection, Interval, Text, bindparam, delete, func, insert, select, text, update
 
 from app.db.core.ids import new_id
 from app.db.core.prepared import Bound, plain, setting
@@ -150,9 +150,18 @@ class Fleet:
             assert (counted["bug"], counted["database"]) == (0, 0)
 
     def create(
-        self, *, ttl: float = 3600, script: str | None = None, reserved: Amounts | None = None, **changes: Any
+        self,
+        *,
+        ttl: float = 3600,
+        script: str | None = None,
+        reserved: Amounts | None = None,
+        also: Callable[[Connection, LeaseId], None] = lambda _connection, _lease_id: None,
+        **changes: Any,
     ) -> LeaseId:
-        """A lease as the API stores it: admitted for the least that any candidate needs, or `reserved`; queued, due."""
+        """A lease as the API stores it: admitted for the least that any candidate needs, or `reserved`; queued, due.
+
+        `also`: what its admission does besides, in the same transaction.
+        """
         lease_id = LeaseId(new_id("lease"))
         request = {**REQUEST, **changes}
         least = reserved or self._least(request)
@@ -174,6 +183,7 @@ class Fleet:
             if script is not None:
                 values = {"lease_id": lease_id, "tenant_id": self.tenant_id, "startup_script": script}
                 connection.execute(insert(lease_secret).values(**values))
+            also(connection, lease_id)
         return lease_id
 
     def _least(self, request: dict[str, Any]) -> Amounts:

@@ -3,7 +3,7 @@
 from contextlib import suppress
 from typing import Any
 
-from sqlalchemy import func, insert, select, update
+from sqlalchemy import Connection, func, insert, select, update
 
 from app.db.core.ids import new_id
 from app.db.fleet import volumes
@@ -51,14 +51,15 @@ class VolumeFleet:
     def lease(self, *names: str, **changes: Any) -> LeaseId:
         """A lease that holds these volumes, as its admission does it."""
         mounts = [{"name": name, "path": f"/mnt/{name}"} for name in names]
-        lease_id = self.fleet.create(volumes=mounts, **changes)
-        with self._database.begin() as connection:
+
+        def claim(connection: Connection, lease_id: LeaseId) -> None:
             rows = connection.execute(volumes.named(self.fleet.tenant_id, names, lock=True)).all()
-            claim = volumes.claim([row.id for row in rows], lease_id, within=self.fleet.tenant_id)
-            assert connection.execute(claim).rowcount == len(names), "a volume is not free"
+            claimed = volumes.claim([row.id for row in rows], lease_id, within=self.fleet.tenant_id)
+            assert connection.execute(claimed).rowcount == len(names), "a volume is not free"
             place = {"account": ACCOUNT, "region": REGION, "zone": rows[0].zone}
             connection.execute(update(lease).where(lease.c.id == lease_id).values(volume_place=place))
-        return lease_id
+
+        return self.fleet.create(volumes=mounts, also=claim, **changes)
 
     def return_quota(self) -> None:
         """As the statement that ends the tenant's only volume does it."""
