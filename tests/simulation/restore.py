@@ -17,6 +17,7 @@ from app.db.schema.tables import (
     lease_console,
     lease_group,
     lease_secret,
+    volume,
 )
 from app.db.tenancy import quotas
 from app.domain.ids import LeaseId
@@ -100,7 +101,8 @@ class Restore:
         rows = [
             delete(table).where(table.c.lease_id == lease_id) for table in (event, attempt, lease_secret, lease_console)
         ]
-        self._people.do(quotas.release(lease_id), *rows, delete(lease).where(lease.c.id == lease_id))
+        free = update(volume).where(volume.c.lease_id == lease_id).values(lease_id=None)  # as before the claim
+        self._people.do(quotas.release(lease_id), free, *rows, delete(lease).where(lease.c.id == lease_id))
 
     def _lose_extensions(self) -> None:
         grace = timedelta(seconds=self._grounds.settings.deadline_grace_seconds)
