@@ -8,7 +8,7 @@ from tests.simulation.batches import Batches
 from tests.simulation.cloud import Cloud, Machine, Violation
 from tests.simulation.machines import REGION
 from workers.providers.errors import CredentialsRejected, NotFound, NotReady, ProviderError, ProviderQuotaExceeded
-from workers.providers.types import CloudVolume, DiskState, NewVolume, VolumeListing, VolumeSpec
+from workers.providers.types import CloudVolume, DiskSpec, DiskState, VolumeListing, VolumeSpec
 
 
 @dataclass(eq=False, slots=True, kw_only=True)
@@ -34,7 +34,7 @@ class Disk:
 class Volumes(Batches):
     """The volumes of one process at one account."""
 
-    def create_volume(self, region: str, new: NewVolume) -> CloudVolume:
+    def create_volume(self, region: str, new: DiskSpec) -> CloudVolume:
         cloud = self._cloud
 
         def act() -> CloudVolume:
@@ -100,7 +100,7 @@ def _unheard(act: Callable[[], object]) -> Callable[[], None]:
     return late
 
 
-def make(cloud: Cloud, new: NewVolume) -> Disk:
+def make(cloud: Cloud, new: DiskSpec) -> Disk:
     """The create call, landing now. The name or token of a volume makes one disk."""
     random, weather = cloud.scheduler.random, cloud.weather
     existing = [disk for disk in cloud.disks.values() if disk.volume_id == new.volume_id]

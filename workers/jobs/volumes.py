@@ -27,7 +27,7 @@ from workers.providers.errors import (
     TokenConflict,
 )
 from workers.providers.ports import Provider
-from workers.providers.types import CloudVolume, DiskState, NewVolume
+from workers.providers.types import CloudVolume, DiskSpec, DiskState
 from workers.runtime.accounts import error_json
 from workers.runtime.database import is_outage
 from workers.runtime.runtime import Runtime
@@ -125,7 +125,7 @@ _MADE_BADLY = "the provider could not create the disk"
 def _ensure_disk(runtime: Runtime, provider: Provider, row: Any) -> CloudVolume:
     """Creates the disk, or gets the one that an earlier call has created."""
     kind = provider.disk_kinds()[EVERY_TYPE]
-    new = NewVolume(
+    new = DiskSpec(
         volume_id=row.id,
         tenant_id=TenantId(row.tenant_id),
         installation=runtime.installation.id,

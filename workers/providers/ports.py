@@ -17,6 +17,7 @@ from workers.providers.types import (
     BatchLaunched,
     BatchResult,
     CloudVolume,
+    DiskSpec,
     Image,
     Interruption,
     LaunchSpec,
@@ -24,7 +25,6 @@ from workers.providers.types import (
     Leftovers,
     Limits,
     ListingPage,
-    NewVolume,
     ObservedReservation,
     Params,
     PartPrice,
@@ -284,7 +284,7 @@ class Volumes(Protocol):
     """Disks that outlive VMs. Every call may be repeated."""
 
     @call()
-    def create_volume(self, region: str, new: NewVolume) -> CloudVolume:
+    def create_volume(self, region: str, new: DiskSpec) -> CloudVolume:
         """Creates the disk and returns at once. A repeat returns the same disk.
 
         A refusal means that this call created nothing. TokenConflict: another disk has the name.

@@ -91,7 +91,7 @@ class DiskState(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NewVolume:
+class DiskSpec:
     """A disk to create. `volume_id`: the row's id, from which the token or the name of the disk is derived.
 
     `kind`: the cloud's name of the disk type, `*` in `disk_kinds`.

@@ -21,7 +21,7 @@ from workers.providers.common.tags import (
     unescaped,
     with_labels,
 )
-from workers.providers.types import LaunchSpec, NewVolume
+from workers.providers.types import DiskSpec, LaunchSpec
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2.type_defs import FilterTypeDef
@@ -82,7 +82,7 @@ def of_installation(spec: LaunchSpec, account: AccountSettings) -> dict[str, str
     return combine([{INSTALLATION: spec.owner.installation}, account.tags], _MOST_TAGS)
 
 
-def of_volume(new: NewVolume, account: AccountSettings) -> dict[str, str]:
+def of_volume(new: DiskSpec, account: AccountSettings) -> dict[str, str]:
     """The tags of a disk that outlives VMs."""
     ours = {NAME: _value(new.name), **volume_tags(new.installation, new.tenant_id, new.volume_id)}
     return combine([ours, account.tags], _MOST_TAGS)

@@ -13,7 +13,7 @@ from workers.providers.aws.settings import AwsAccount
 from workers.providers.common.batch import ask_each, chunks, leave_out
 from workers.providers.common.volumes import is_attached
 from workers.providers.errors import NotFound
-from workers.providers.types import CloudVolume, DiskState, NewVolume, VolumeListing, VolumeSpec
+from workers.providers.types import CloudVolume, DiskSpec, DiskState, VolumeListing, VolumeSpec
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2 import EC2Client
@@ -36,7 +36,7 @@ class Ec2Volumes:
     _account: AwsAccount
     _clients: AwsClients
 
-    def create_volume(self, region: str, new: NewVolume) -> CloudVolume:
+    def create_volume(self, region: str, new: DiskSpec) -> CloudVolume:
         """Calls CreateVolume with a client token of the volume's id, which makes a repeat return the same volume."""
         tagged = resource_tags.to_list(resource_tags.of_volume(new, self._account))
         arguments: dict[str, Any] = {

@@ -11,7 +11,7 @@ from app.domain.tags import INSTALLATION, NAME, volume_tags
 from app.settings import AccountSettings
 from app.settings.account_tags import TagRules
 from workers.providers.common.tags import combine, group_tag, label_key, of_account, shared_tag, with_labels
-from workers.providers.types import LaunchSpec, NewVolume
+from workers.providers.types import DiskSpec, LaunchSpec
 
 REQUEST = "gpulease-request"
 """The tag with a hash of all other parameters. The same name with other parameters is another request."""
@@ -66,7 +66,7 @@ def of_shared(spec: LaunchSpec, account: AccountSettings) -> dict[str, str]:
     return combine([ours, *of_account(spec, account, RULES)], _MOST_TAGS)
 
 
-def of_volume(new: NewVolume, account: AccountSettings) -> dict[str, str]:
+def of_volume(new: DiskSpec, account: AccountSettings) -> dict[str, str]:
     """The tags of a disk that outlives VMs."""
     ours = {NAME: _value(new.name), **volume_tags(new.installation, new.tenant_id, new.volume_id)}
     return combine([ours, account.tags], _MOST_TAGS)

@@ -16,7 +16,7 @@ from workers.providers.azure.settings import AzureAccount
 from workers.providers.common.batch import answered
 from workers.providers.common.volumes import is_attached
 from workers.providers.errors import NotFound, OutcomeUnknown, TokenConflict
-from workers.providers.types import CloudVolume, DiskState, NewVolume, VolumeListing, VolumeSpec
+from workers.providers.types import CloudVolume, DiskSpec, DiskState, VolumeListing, VolumeSpec
 
 _STATES: Mapping[str, DiskState] = {
     "creating": DiskState.CREATING,
@@ -33,7 +33,7 @@ class AzureVolumes:
     _account: AzureAccount
     _group: Group
 
-    def create_volume(self, region: str, new: NewVolume) -> CloudVolume:
+    def create_volume(self, region: str, new: DiskSpec) -> CloudVolume:
         """Sends one PUT for a disk of a name of the volume's id, unless Azure shows that disk."""
         name, group = disk_name(new.volume_id), self._group
         existing = known(group.compute.disks.get, group.name, name)
@@ -49,7 +49,7 @@ class AzureVolumes:
             raise OutcomeUnknown(f"{name} is accepted and not shown yet", code="ResourceNotFound")
         return _volume(created)
 
-    def _body(self, region: str, new: NewVolume) -> Any:
+    def _body(self, region: str, new: DiskSpec) -> Any:
         encryption_set = self._account.disk_encryption_set_ids.get(region)
         encryption = {"type": "EncryptionAtRestWithCustomerKey", "diskEncryptionSetId": encryption_set}
         return {

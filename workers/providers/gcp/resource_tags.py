@@ -15,7 +15,7 @@ from app.domain.tags import BATCH, LABEL_PREFIX, NAME_LABEL, OwnerTags
 from app.settings import AccountSettings
 from app.settings.account_tags import TagRules
 from workers.providers.common.tags import combine, group_tag, of_account
-from workers.providers.types import LaunchSpec, NewVolume
+from workers.providers.types import DiskSpec, LaunchSpec
 
 _NOT_ALLOWED = re.compile(r"[^a-z0-9_-]")
 METADATA = "gpulease-labels"
@@ -64,7 +64,7 @@ def of_slot(owner: OwnerTags, name: str | None) -> dict[str, str]:
     return {**of_owner(owner), **({NAME_LABEL: _squeezed(name)} if name is not None else {})}
 
 
-def of_volume(new: NewVolume, account: AccountSettings) -> dict[str, str]:
+def of_volume(new: DiskSpec, account: AccountSettings) -> dict[str, str]:
     """The labels of a disk that outlives VMs."""
     owner = tags.volume_tags(new.installation, new.tenant_id, new.volume_id)
     ours = {NAME_LABEL: _squeezed(new.name), **{key: exact(text) for key, text in owner.items()}}

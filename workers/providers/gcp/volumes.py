@@ -22,7 +22,7 @@ from workers.providers.gcp.sdk import (
     InstancesClient,
 )
 from workers.providers.gcp.settings import GcpAccount
-from workers.providers.types import CloudVolume, DiskState, NewVolume, VolumeListing, VolumeSpec
+from workers.providers.types import CloudVolume, DiskSpec, DiskState, VolumeListing, VolumeSpec
 
 _STATES: Mapping[str, DiskState] = {
     "CREATING": DiskState.CREATING,
@@ -41,7 +41,7 @@ class GcpVolumes:
     _account: GcpAccount
     _clients: GcpClients
 
-    def create_volume(self, region: str, new: NewVolume) -> CloudVolume:
+    def create_volume(self, region: str, new: DiskSpec) -> CloudVolume:
         """Calls disks.insert with a name and a request id of the volume's id, then reads the disk.
 
         A repeat gets the same operation, with the error that has ended it meanwhile.
@@ -66,7 +66,7 @@ class GcpVolumes:
             raise OutcomeUnknown(f"{name} is accepted and not shown yet", code="notFound")
         return created
 
-    def _disk(self, region: str, name: str, new: NewVolume) -> Disk:
+    def _disk(self, region: str, name: str, new: DiskSpec) -> Disk:
         key = self._account.kms_keys.get(region)
         encryption = {"disk_encryption_key": CustomerEncryptionKey(kms_key_name=key)} if key is not None else {}
         return Disk(

@@ -14,11 +14,11 @@ from tests.workers.providers.contract.cases import another, await_gone, await_st
 from tests.workers.providers.samples import INSTALLATION, owner
 from workers.providers import errors
 from workers.providers.ports import Provider
-from workers.providers.types import CloudVolume, DiskState, NewVolume, Vm, VolumeSpec
+from workers.providers.types import CloudVolume, DiskSpec, DiskState, Vm, VolumeSpec
 
 
-def new_volume(provider: Provider, zone: str, letter: str = "a") -> NewVolume:
-    return NewVolume(
+def new_volume(provider: Provider, zone: str, letter: str = "a") -> DiskSpec:
+    return DiskSpec(
         volume_id=f"vol_01kb{letter * 22}",
         tenant_id=TenantId("tenant_a"),
         installation=INSTALLATION,
@@ -29,7 +29,7 @@ def new_volume(provider: Provider, zone: str, letter: str = "a") -> NewVolume:
     )
 
 
-def new(backend: Backend, letter: str = "a", **changes: Any) -> NewVolume:
+def new(backend: Backend, letter: str = "a", **changes: Any) -> DiskSpec:
     """A volume that this backend can make."""
     return replace(new_volume(backend.provider, backend.zone, letter), **changes)
 
