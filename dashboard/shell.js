@@ -33,17 +33,20 @@ import { Stuck } from "./views/stuck.js";
 import { Tenant } from "./views/tenant.js";
 import { Tenants } from "./views/tenants.js";
 import { Usage } from "./views/usage.js";
+import { Volumes } from "./views/volumes.js";
 import { Webhook, Webhooks } from "./views/webhooks.js";
 
 const SUMMARY = "/v1/ops/summary";
 const LEASES = { path: "leases", name: "Leases", view: Leases, item: Lease, pages: { new: Create } };
 const GROUPS = { path: "groups", name: "Groups", view: Groups, item: Group, pages: { new: CreateGroup } };
+const VOLUMES = { path: "volumes", name: "Volumes", view: Volumes };
 
 /** `item`: the view of one of them, at `#/path/id`. `pages`: views at fixed addresses below. */
 const OPERATORS = [
   { path: "fleet", name: "Fleet", view: Fleet },
   LEASES,
   GROUPS,
+  VOLUMES,
   { path: "usage", name: "Usage", view: Usage },
   { path: "costs", name: "Costs", view: Costs },
   { path: "budgets", name: "Budgets", view: Budgets },
@@ -61,6 +64,7 @@ const TENANTS = [
   { path: "overview", icon: "fleet", name: "Overview", view: Overview },
   LEASES,
   GROUPS,
+  VOLUMES,
   { path: "usage", name: "Usage", view: Usage },
   { path: "costs", name: "Costs", view: Costs },
   { path: "budgets", name: "Budgets", view: Budgets },

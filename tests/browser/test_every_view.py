@@ -68,7 +68,7 @@ def test_the_longest_names_fit_the_narrowest_screen(visitor: Visitor, tenant: Te
             "groups",
             f"groups/{group.json()['id']}",
         ),
-        *("usage", "costs", "budgets", "capacity", "quotas", "keys", "events", "audit"),
+        *("volumes", "usage", "costs", "budgets", "capacity", "quotas", "keys", "events", "audit"),
     ):
         visitor.go(view)
         visitor.settled()

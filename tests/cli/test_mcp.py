@@ -181,6 +181,20 @@ async def test_every_answer_has_the_remaining_budget_and_those_about_leases_thei
     assert costs.query["group_by"] == ["tenant,label:team"]
 
 
+async def test_volumes_are_listed_and_mounted(budgeted: FakeApi) -> None:
+    volume = {"id": "vol_1", "name": "data", "state": "available", "size_gib": 500, "account": "main"}
+    volume |= {"region": "us-east-1", "zone": "us-east-1a", "lease_id": None, "price_per_hour": "0.0548"}
+    budgeted.documents["GET", "/v1/volumes"] = {"items": [volume], "next_cursor": None}
+    mounts = [{"name": "data", "path": "/data"}]
+    async with agent(budgeted) as client:
+        listed = await call(client, "list_volumes")
+        await call(client, "create_lease", ttl_seconds=7200, gpu_model="A100", volumes=mounts)
+    assert listed["volumes"] == [{name: value for name, value in volume.items() if name != "id"}]
+    (asked,) = budgeted.calls("POST", "/v1/leases")
+    assert asked.body is not None
+    assert asked.body["volumes"] == mounts
+
+
 async def test_labels_of_the_server_count_where_no_lease_is_named(budgeted: FakeApi) -> None:
     budgeted.documents["GET", "/v1/costs"] = COSTS
     budgeted.add(a_lease(1, key_id="key_00000000000000000000000099"), ACTIVE)

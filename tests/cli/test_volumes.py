@@ -103,6 +103,12 @@ def test_a_lease_mounts_volumes_by_name_and_path(api: FakeApi, cli: Cli) -> None
     (asked,) = api.calls("POST", "/v1/leases")
     assert asked.body is not None
     assert asked.body["volumes"] == [{"name": "data", "path": "/data"}, {"name": "my models", "path": "/srv/m"}]
+    shown = cli("lease", "show", next(iter(api.leases)))
+    assert "data:/data, my models:/srv/m" in shown.stdout, shown.stdout
+    pointer = [{"pointer": "#/body/volumes/0/name", "detail": "is in use: the lease lease_1 holds the volume vol_1"}]
+    api.refusals["POST", "/v1/leases"] = problem(409, "volume_in_use", "The volume is in use.", errors=pointer)
+    refused = cli("lease", "create", *options)
+    assert "--volume" in refused.stderr, refused.stderr
     for wrong in ("data", "data:data", ":/data"):
         refused = cli("lease", "create", *options[:5], "--volume", wrong)
         assert refused.exit_code == 2

@@ -148,6 +148,8 @@ def _machine(item: Json) -> Iterable[tuple[str, object]]:
     yield "vcpus", at(place, "vcpus")
     yield "memory", _gibibytes(at(place, "memory_gib"))
     yield "image", at(place, "image.name") or at(place, "image.id")
+    mounts = at(item, "request.volumes") or ()
+    yield "volumes", ", ".join(f"{mount['name']}:{mount['path']}" for mount in mounts) or None
     yield "instance", at(place, "instance_id")
     if not states.ends(item):
         yield "connect", connect(item)

@@ -25,6 +25,7 @@ _ADVICE: Mapping[str, str] = {
     "price_cap_too_low": "Raise max_price_per_hour to the lowest price or above.",
     "quote_expired": "Call the tool quote again, and use the new quote_id.",
     "name_taken": "Choose another name, or use the lease that has it: list_leases shows it.",
+    "volume_in_use": "Release the lease that holds the volume, or wait: list_volumes shows who holds it.",
     "not_later": "Give a later end. A lease cannot be shortened: release it with release_lease.",
     "term_exceeded": "Request a shorter term.",
     "rate_limited": "Wait a minute, then call the tool again.",

@@ -119,6 +119,26 @@ class LeasesAnswer(Answer):
     more: Annotated[bool, Field(description="There are more leases than these.")]
 
 
+class Volume(BaseModel):
+    """A disk that outlives leases."""
+
+    name: str
+    state: str
+    size_gib: int
+    account: str
+    region: str
+    zone: str
+    lease_id: Annotated[str | None, Field(description="The lease that holds it. Null: it is free.")] = None
+    price_per_hour: Annotated[str | None, Field(description="USD for the whole volume.")] = None
+
+
+class VolumesAnswer(Answer):
+    """Volumes that exist, the newest first."""
+
+    volumes: list[Volume]
+    more: Annotated[bool, Field(description="There are more volumes than these.")]
+
+
 class Candidate(BaseModel):
     """An offering that a lease would try."""
 

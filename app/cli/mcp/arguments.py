@@ -7,11 +7,19 @@ from functools import wraps
 from typing import Annotated, Any, Literal, get_type_hints
 
 from pydantic import Field
+from typing_extensions import TypedDict
 
 from app.cli.errors import Json
 
 Amount = Annotated[str, Field(pattern=r"^[0-9]+(\.[0-9]{1,6})?$", examples=["12.50"])]
 "An amount in USD as a decimal string."
+
+
+class Mount(TypedDict):
+    """A volume, and where the VM mounts it."""
+
+    name: Annotated[str, Field(description="Name of a volume of the tool list_volumes.")]
+    path: Annotated[str, Field(description="Absolute path outside the directories of the system, such as /data.")]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,6 +72,9 @@ class LeaseArguments:
     ] = None
     image: Annotated[str | None, Field(description="Name of an image. Default: an image with GPU drivers.")] = None
     disk_gib: Annotated[int | None, Field(ge=1, description="Size of the disk, in GiB.")] = None
+    volumes: Annotated[
+        list[Mount] | None, Field(description="Volumes that the VM mounts, all of one zone. The VM runs there.")
+    ] = None
 
     def with_labels(self, labels: Mapping[str, str]) -> "LeaseArguments":
         """The same with these labels, which replace those of the same keys."""

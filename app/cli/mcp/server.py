@@ -128,7 +128,18 @@ def _server(**auth: Any) -> MCPServer:
 
 def _with_tools(server: MCPServer, tools: Tools) -> MCPServer:
     kinds = (
-        (_READ, (tools.plan, tools.quote, tools.list_leases, tools.show_lease, tools.costs, tools.budgets)),
+        (
+            _READ,
+            (
+                tools.plan,
+                tools.quote,
+                tools.list_leases,
+                tools.list_volumes,
+                tools.show_lease,
+                tools.costs,
+                tools.budgets,
+            ),
+        ),
         (_ADD, (tools.create_lease, tools.extend_lease)),
         (_END, (tools.release_lease,)),
     )

@@ -21,12 +21,15 @@ from app.cli.mcp.answers import (
     LeasesAnswer,
     PlanAnswer,
     QuoteAnswer,
+    Volume,
+    VolumesAnswer,
 )
 from app.cli.mcp.arguments import LeaseArguments
 from app.cli.mcp.creation import PATH, LeaseCreation
 from app.cli.mcp.remaining import all_budgets, tightest
 from app.cli.paths import path_of
 from app.cli.render import times
+from app.cli.volumes import PATH as VOLUMES
 
 if TYPE_CHECKING:
     from app.cli.client import Api
@@ -101,6 +104,17 @@ class Tools:
                 leases=[Lease.of(item, _left_for(items, item)) for item in page["items"]],
                 more=bool(page.get("next_cursor")),
                 remaining_budget=_tightest(items, api.get("/v1/me"), self.labels),
+            )
+
+    def list_volumes(self) -> VolumesAnswer:
+        """List the volumes of the tenant: disks that outlive leases, and which lease uses each."""
+        with self.connect() as api:
+            states = {"state": ["creating", "available", "deleting"]}
+            page = api.page(VOLUMES, states, limit=_MOST_LEASES)
+            return VolumesAnswer(
+                volumes=[Volume.model_validate(item) for item in page["items"]],
+                more=bool(page.get("next_cursor")),
+                remaining_budget=_tightest(all_budgets(api), api.get("/v1/me"), self.labels),
             )
 
     def show_lease(

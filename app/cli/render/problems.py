@@ -56,6 +56,8 @@ _OPTIONS: Mapping[str, str] = {
     "on_interruption": "--on-interruption",
     "extend_by_seconds": "DURATION",
     "image": "--image",
+    "volumes": "--volume",
+    "size_gib": "--size",
     "labels": "--label",
     "market": "--market",
     "name": "--name",

@@ -103,6 +103,7 @@ EXCLUSIONS: Mapping[str, str] = {
     "no_price": "price unknown",
     "price_cap": "above the maximum price",
     "spend_cap": "above the spend cap in a minute",
+    "volume_elsewhere": "not where the volumes are",
     "quote": "above the quote",
     "cordoned": "cordoned by an operator",
     "account": "account not usable",
