@@ -50,7 +50,7 @@ _AUDITED = ("name", "size_gib", "account", "region", "zone", "labels")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NewVolume:
+class CreateVolume:
     """A checked create call. `tenant_id` None: the caller's own tenant."""
 
     tenant_id: str | None
@@ -70,7 +70,7 @@ class VolumeService:
         self._catalogue = catalogue
         self._admission = Admission(context)
 
-    async def create(self, principal: Principal, new: NewVolume, key: IdempotencyKey | None) -> Creation:
+    async def create(self, principal: Principal, new: CreateVolume, key: IdempotencyKey | None) -> Creation:
         """The row in `creating`.
 
         Raises TenantSuspended, InvalidRequest, NameTaken, Conflict, QuotaExceeded, BudgetExceeded.
@@ -153,7 +153,7 @@ def volume_values(row: Mapping[Any, Any]) -> dict[str, Any]:
 
 
 async def _insert(
-    connection: AsyncConnection, principal: Principal, tenant_id: TenantId, new: NewVolume, place: Offering
+    connection: AsyncConnection, principal: Principal, tenant_id: TenantId, new: CreateVolume, place: Offering
 ) -> dict[str, Any]:
     """Changes of one tenant's set of volumes happen one after the other."""
     await lock_active(connection, principal, tenant_id)
@@ -190,14 +190,14 @@ async def _insert(
     return volume_values(row)
 
 
-def _needs(principal: Principal, tenant_id: TenantId, new: NewVolume, *, rate: Decimal) -> Needs:
+def _needs(principal: Principal, tenant_id: TenantId, new: CreateVolume, *, rate: Decimal) -> Needs:
     """The GiB of quota. `rate`: of a look at the budgets; what is reserved of them is nothing, as volumes have no end."""
     about = {"max_cost": None, "ttl": _ROOM_FOR, "key_id": principal.key_id, "labels": new.labels}
     budgets = budget_parameters(tenant_id, rate=rate, **about)
     return Needs(tenant_id=tenant_id, minimum={VOLUME_GIB: Decimal(new.size_gib)}, budgets=budgets)
 
 
-def _offering_at(offerings: tuple[Offering, ...], new: NewVolume) -> Offering:
+def _offering_at(offerings: tuple[Offering, ...], new: CreateVolume) -> Offering:
     """An offering where the volume is to be, so that VMs can mount it. Raises InvalidRequest, Conflict."""
     chosen = {"account": new.account, "region": new.region, "zone": new.zone}
     here = list(offerings)

@@ -27,7 +27,7 @@ async def create_volume(
 ) -> Response:
     """Create a volume. The response is in state `creating`; poll `GET /v1/volumes/{id}` until it is `available`."""
     repeat = idempotency_key(request, principal, key, body)
-    made = await services.volumes.create(principal, service.NewVolume(**body.model_dump()), repeat)
+    made = await services.volumes.create(principal, service.CreateVolume(**body.model_dump()), repeat)
     stored = _volume(made.values)
     return created(stored, location=f"/v1/volumes/{stored.id}", replayed=made.replayed)
 
