@@ -57,6 +57,7 @@ REASONS = (
         "a model is known by its name, its configuration or its number of parameters", "/(model|config|parameters)(/|$)"
     ),
     _field("an image is one that an account has", "/image$"),
+    _field("a volume is where an account has an offering", "/(account|region|zone)$", "no offering"),
     _field("the members of a group are named after it", "/lease/name$"),
     _field(
         "a group has members enough, in one region that has what they need",
