@@ -31,13 +31,18 @@ def test_a_tenant_sees_its_own_and_asks_for_nothing_else(visitor: Visitor, tenan
     visitor.sign_in(tenant.key)
     page = visitor.page
     expect(page.get_by_role("navigation", name="Views").get_by_role("link")).to_have_text(
-        ["Overview", "Leases", "Groups", "Usage", "Costs", "Budgets", "Capacity", "Quotas", "Keys", "Events", "Audit"]
+        [
+            *("Overview", "Leases", "Groups", "Volumes", "Usage", "Costs", "Budgets", "Prices", "Capacity", "Quotas"),
+            *("Keys", "Events", "Webhooks", "Audit"),
+        ]
     )
     for view, shown in (
         ("overview", "Ends soonest"),
         ("overview", "USD per hour, VMs"),
         ("quotas", "0 of 16"),
         ("capacity", "g5.xlarge"),
+        ("prices", "g5.xlarge"),
+        ("webhooks", "No webhooks yet."),
         ("leases", "No lease is running."),
         ("accounts", "Page not found"),
     ):
