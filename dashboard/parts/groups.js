@@ -1,11 +1,12 @@
 /** What the list of groups and the page of one show alike: state, progress, pool, and the actions on a group. */
+import { now } from "../clock.js";
 import { counted, marketName, shortTime, usd, words } from "../format.js";
-import { mayManageLeases } from "../session.js";
+import { mayManageLeases, session } from "../session.js";
 import { html } from "../ui.js";
 import { Badge, Bar } from "./basics.js";
 import { confirm } from "./dialogs.js";
 import { Icon } from "./icons.js";
-import { TERMS } from "./lease_actions.js";
+import { offeredTerms, refuseExtension } from "./lease_actions.js";
 
 const KINDS = { forming: "provisioning", degraded: "interruption", ended: "released" };
 
@@ -47,12 +48,14 @@ function resize(group) {
 }
 
 function extend(group) {
+  const terms = offeredTerms(group, session.get()?.me?.tenant, now());
+  if (!terms.length) return refuseExtension(`Extend ${group.name}`);
   const until = (seconds) => shortTime(Date.parse(group.expires_at) + seconds * 1000);
   const added = (seconds) => (priceNow(group) === null ? "" : `, at most ${usd((Number(priceNow(group)) * seconds) / 3600)}`);
   confirm({
     title: `Extend ${group.name}`,
     text: html`<p>The last member ends ${shortTime(group.expires_at)}. All members are extended to the same time, or none.</p>`,
-    fields: [{ name: "extend_by_seconds", label: "Time to add", kind: "choices", value: TERMS[0][0], options: TERMS.map(([seconds, label]) => [seconds, `${label}, until ${until(seconds)}${added(seconds)}`]) }],
+    fields: [{ name: "extend_by_seconds", label: "Time to add", kind: "choices", value: terms[0][0], options: terms.map(([seconds, label]) => [seconds, `${label}, until ${until(seconds)}${added(seconds)}`]) }],
     yes: "Extend",
     request: (values) => ["POST", `/v1/groups/${group.id}/extend`, values],
     done: (lasting) => `${group.name} now ends ${shortTime(lasting.expires_at)}.`,

@@ -1,7 +1,13 @@
 /** What can be done with a lease: release, extend, reboot, rename and label. Each opens a dialog first. */
+<<<<<<< HEAD
 import { gpuText, providerName, shortTime, usd, words } from "../format.js";
 import { to } from "../router.js";
 import { mayManageLeases } from "../session.js";
+=======
+import { now } from "../clock.js";
+import { gpuText, providerName, shortTime, span, usd, words } from "../format.js";
+import { mayManageLeases, session } from "../session.js";
+>>>>>>> a35fdee3 (cli: attach, logs, ports by name, and events to this machine)
 import { html } from "../ui.js";
 import { confirm } from "./dialogs.js";
 import { Icon } from "./icons.js";
@@ -14,6 +20,26 @@ export const TERMS = [
   [12 * 3600, "12 hours"],
   [24 * 3600, "1 day"],
 ];
+
+const MINUTE = 60;
+
+/**
+ * What the dialog of an extension offers, `[seconds, words]`: the terms that the tenant's limits allow now, and the rest up
+ * to the limit. Operators see every term, because the limits of other tenants are not known here.
+ */
+export function offeredTerms({ created_at: created, expires_at: expires }, limits, at) {
+  if (!limits) return TERMS;
+  const [begin, end] = [Date.parse(created) / 1000, Date.parse(expires) / 1000];
+  const most = Math.min(begin + limits.max_total_seconds, at / 1000 + limits.max_ttl_seconds) - end;
+  const fitting = TERMS.filter(([seconds]) => seconds <= most);
+  const rest = Math.floor(most / MINUTE) * MINUTE;
+  const isLess = rest >= MINUTE && rest < TERMS.at(-1)[0] && !fitting.some(([seconds]) => seconds === rest);
+  return isLess ? [...fitting, [rest, span(rest)]] : fitting;
+}
+
+/** Tells that the limits leave no time to add. */
+export const refuseExtension = (title) =>
+  confirm({ title, text: html`<p>The lease already lasts as long as your tenant's limits allow.</p>`, yes: "Close", cancel: false, act: () => null });
 
 export const nameOf = (lease) => lease.name || lease.id;
 
@@ -39,10 +65,12 @@ function addedTerm(lease, seconds, label) {
 }
 
 function extend(lease) {
+  const terms = offeredTerms(lease, session.get()?.me?.tenant, now());
+  if (!terms.length) return refuseExtension(`Extend ${nameOf(lease)}`);
   confirm({
     title: `Extend ${nameOf(lease)}`,
     text: html`<p>The lease ends ${shortTime(lease.ends_at)}${lease.ends_at === lease.expires_at ? "" : ", when its cost reaches the spend cap. An extension keeps the cap"}.</p>`,
-    fields: [{ name: "extend_by_seconds", label: "Time to add", kind: "choices", value: TERMS[0][0], options: TERMS.map(([seconds, label]) => [seconds, addedTerm(lease, seconds, label)]) }],
+    fields: [{ name: "extend_by_seconds", label: "Time to add", kind: "choices", value: terms[0][0], options: terms.map(([seconds, label]) => [seconds, addedTerm(lease, seconds, label)]) }],
     yes: "Extend",
     request: (values) => ["POST", `/v1/leases/${lease.id}/extend`, values],
     done: (lasting) => `${nameOf(lease)} now ends ${shortTime(lasting.expires_at)}.`,

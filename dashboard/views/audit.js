@@ -56,8 +56,8 @@ const Table = ({ items, tenants }) => html`
             <tr key=${one.id}>
               <td data-label="Time" class="num"><${Time} at=${one.created_at} /></td>
               <th scope="row" data-label="Action">${one.action}</th>
-              <td data-label="Target"><${Target} id=${one.target} />${tenants.has(one.tenant_id) && html`<a class="under" href=${to(`tenants/${one.tenant_id}`)}>${tenants.get(one.tenant_id)}</a>`}</td>
-              <td data-label="By"><span class="id">${one.principal}</span><span class="under">${one.role}${one.address && `, ${one.address}`}</span></td>
+              <td data-label="Target"><${Target} id=${one.target} name=${one.target_name} />${tenants.has(one.tenant_id) && html`<a class="under" href=${to(`tenants/${one.tenant_id}`)}>${tenants.get(one.tenant_id)}</a>`}</td>
+              <td data-label="By">${one.principal_name ? html`<span class="long" title=${one.principal}>${one.principal_name}</span>` : html`<span class="id">${one.principal}</span>`}<span class="under">${one.role}${one.address && `, ${one.address}`}</span></td>
               <td data-label="Change" class="said">${changes(one.before, one.after)}</td>
             </tr>
           `,
@@ -71,10 +71,10 @@ const Time = ({ at }) => html`<time datetime=${at} title=${fullTime(at)}>${liste
 
 const PAGES = { lease: "leases", tenant: "tenants" };
 
-function Target({ id }) {
+function Target({ id, name }) {
   const page = PAGES[id?.split("_")[0]];
-  if (!page) return html`<span class="id">${id ?? NOTHING}</span>`;
-  return html`<a class="id" href=${to(`${page}/${id}`)}>${id}</a>`;
+  if (!page) return html`<span class=${name ? "long" : "id"} title=${name && id}>${name ?? id ?? NOTHING}</span>`;
+  return html`<a class=${name ? "long" : "id"} title=${name && id} href=${to(`${page}/${id}`)}>${name ?? id}</a>`;
 }
 
 const isObject = (value) => value !== null && typeof value === "object";

@@ -56,7 +56,12 @@ async def test_every_change_leaves_an_entry_with_before_and_after(operator: Call
         first.headers["x-request-id"],
     )
     assert entries[3]["before"]["gpus"] == 8
-    assert entries[0]["principal"] == (await alice.get("/v1/me")).json()["key_id"]
+    me = (await alice.get("/v1/me")).json()
+    assert (entries[0]["principal"], entries[0]["principal_name"]) == (me["key_id"], me["key_name"])
+    assert [entry["target_name"] for entry in entries[:3]] == ["ci", "ci", "ci"]
+    own = [entry for entry in await trail(alice) if entry["principal"] == "operator"]
+    assert own
+    assert {entry["principal_name"] for entry in own} == {None}, "tenants do not learn the operator's key"
 
 
 async def test_no_entry_holds_a_secret(operator: Caller, alice: Caller) -> None:

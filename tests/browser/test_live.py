@@ -1,5 +1,6 @@
 """What happens elsewhere appears by itself, and what is done here happens."""
 
+import json
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,6 +11,7 @@ from playwright.sync_api import expect
 from psycopg.types.json import Jsonb
 
 from app.local.waiting import wait_until
+from tests.browser.test_money import computed
 from tests.browser.visitor import Visitor
 from tests.e2e.cloud import Cloud
 from tests.e2e.people import ONE_A10G, Operator, Tenant
@@ -102,6 +104,21 @@ def test_the_members_of_a_group_are_extended_together(visitor: Visitor, tenant: 
     assert ends == {tenant.http.get(f"/v1/groups/{group['id']}").json()["expires_at"]}
     assert min(ends) > group["expires_at"]
     tenant.http.delete(f"/v1/groups/{group['id']}")
+
+
+def test_the_dialog_of_an_extension_offers_what_the_limits_allow(visitor: Visitor) -> None:
+    hour, now = 3600, 1_800_000_000
+    lease = {"created_at": "2027-01-15T07:00:00Z", "expires_at": "2027-01-15T10:00:00Z"}  # an hour ago, in two hours
+    limits = {"max_ttl_seconds": 24 * hour, "max_total_seconds": 8 * hour + 90}
+
+    def offered(**changes: int) -> list[int]:
+        call = f"m.offeredTerms({json.dumps(lease)}, {json.dumps({**limits, **changes})}, {now * 1000})"
+        return [seconds for seconds, _ in computed(visitor.page, "parts/lease_actions.js", call)]
+
+    assert offered() == [hour, 4 * hour, 5 * hour + 60]
+    assert offered(max_ttl_seconds=2 * hour + 600) == [600]
+    assert offered(max_ttl_seconds=2 * hour) == []
+    assert offered(max_total_seconds=100 * hour, max_ttl_seconds=100 * hour) == [hour, 4 * hour, 12 * hour, 24 * hour]
 
 
 def test_a_release_asks_first_and_an_extension_counts(visitor: Visitor, tenant: Tenant) -> None:

@@ -55,6 +55,8 @@ _MORE = {
     "webhooks listen": ["--forward-to", "http://127.0.0.1:1/hook"],
     "size": ["--ttl", "1h"],
     "ssh": ["--print"],
+    "attach": ["--print"],
+    "lease logs": ["--print"],
     "group ssh": ["--print"],
     "cp": ["--print"],
     "lease watch": ["--until", "active"],

@@ -19,9 +19,15 @@ class AuditEntry(View):
             description="The id of the key that made the change, or `system`. For tenants: `operator` for an operator's key."
         ),
     ]
+    principal_name: Annotated[
+        str | None, Field(description="The name of that key. Null for tenants, if it is an operator's.")
+    ]
     role: Annotated[str, Field(description="The key's role, or `system`.")]
     action: Annotated[str, Field(description="What was done, for example `key.revoke`. The list may grow.")]
     target: Annotated[str | None, Field(description="What was changed: an id, or a name.")]
+    target_name: Annotated[
+        str | None, Field(description="The present name of a lease, group, key or tenant that was changed.")
+    ]
     before: Annotated[Details | None, Field(description="The changed values before the change.")]
     after: Annotated[Details | None, Field(description="The changed values after the change.")]
     address: Annotated[

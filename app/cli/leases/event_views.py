@@ -1,10 +1,10 @@
 """Events and audit entries in words."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from app.cli.errors import Json
 from app.cli.render.layout import Layout
-from app.cli.render.output import Columns, at, when, words
+from app.cli.render.output import Columns, DualValue, at, when, words
 from app.cli.render.texts import amount, error_text, placement, reason_text
 
 _PLACEMENT_FIELDS = frozenset({"provider", "account", "region", "zone", "instance_type", "market", "price_per_hour"})
@@ -91,11 +91,21 @@ def _flat(document: object, prefix: str = "") -> dict[str, object]:
     return flattened
 
 
+def _named(member: str) -> Callable[[Json], str | None]:
+    """`train-1 (lease_…)`: the name of what a member names by id."""
+
+    def text(entry: Json) -> str | None:
+        name, reference = entry.get(f"{member}_name"), entry.get(member)
+        return f"{name} ({reference})" if name and reference else reference
+
+    return text
+
+
 AUDIT: Columns = (
     ("WHEN", when("created_at")),
     ("ACTION", "action"),
-    ("TARGET", "target"),
-    ("BY", "principal"),
+    ("TARGET", DualValue(_named("target"), "target")),
+    ("BY", DualValue(_named("principal"), "principal")),
     ("ROLE", "role"),
     ("CHANGE", change_text),
     ("ADDRESS", "address"),

@@ -30,11 +30,35 @@ _NO_LOGIN = 255
 _BY_SIGNAL = 128
 
 
+PORTS: Mapping[str, int] = {
+    "jupyter": 8888,
+    "tensorboard": 6006,
+    "mlflow": 5000,
+    "vllm": 8000,
+    "ollama": 11_434,
+    "gradio": 7860,
+    "streamlit": 8501,
+    "ray": 8265,
+    "code-server": 8080,
+}
+"""The ports on which these programs listen by default."""
+
+_SESSION = "tmux new-session -A -s gpulease"
+_ATTACH = f"if command -v tmux >/dev/null; then exec {_SESSION}; else echo 'no tmux on this VM: a plain shell' >&2; exec \"$SHELL\" -l; fi"
+_SCRIPT_OUTPUT = (
+    "if systemctl cat google-startup-scripts.service >/dev/null 2>&1; "
+    "then exec sudo journalctl --no-pager -u google-startup-scripts.service {journal}; "
+    "else exec sudo tail -n +1 {tail} /var/log/cloud-init-output.log; fi"
+)
+"""Where the output of a start-up script is: docs/startup-scripts.md."""
+
+
 def forwarding(text: str) -> str:
-    """`8888` as `8888:localhost:8888`; the forms of ssh stay as they are."""
+    """`8888` and `jupyter` as `8888:localhost:8888`; the forms of ssh stay as they are."""
+    text = str(PORTS.get(text, text))
     if not text.isascii() or not text.isdigit():
         if ":" not in text and "/" not in text:
-            msg = f"{text!r}: use a port such as 8888, or PORT:HOST:HOSTPORT as for ssh"
+            msg = f"{text!r}: use a port such as 8888, a name ({', '.join(PORTS)}), or PORT:HOST:HOSTPORT as for ssh"
             raise typer.BadParameter(msg)
         return text
     if not 0 < int(text) <= _LARGEST_PORT:
@@ -44,6 +68,16 @@ def forwarding(text: str) -> str:
 
 
 Identity = Annotated[Path | None, typer.Option("-i", "--identity", metavar="FILE", help="Private key for the login.")]
+Forward = Annotated[
+    list[str] | None,
+    typer.Option(
+        "-L",
+        "--forward",
+        metavar="PORT",
+        parser=forwarding,
+        help="Forward a port of this machine to the VM: PORT, a name such as jupyter, or PORT:HOST:HOSTPORT; repeatable.",
+    ),
+]
 OnlyPrint = Annotated[bool, typer.Option("--print", help="Print the command without running it.")]
 
 
@@ -58,16 +92,7 @@ def ssh(
         typer.Argument(metavar="COMMAND", help="After --: further options of ssh, then a command to run on the VM."),
     ] = None,
     *,
-    forward: Annotated[
-        list[str] | None,
-        typer.Option(
-            "-L",
-            "--forward",
-            metavar="PORT",
-            parser=forwarding,
-            help="Forward a port of this machine to the VM: PORT, or PORT:HOST:HOSTPORT as for ssh; repeatable.",
-        ),
-    ] = None,
+    forward: Forward = None,
     no_shell: Annotated[bool, typer.Option("-N", "--no-shell", help="Only forward ports, until Ctrl-C.")] = False,
     identity: Identity = None,
     only_print: OnlyPrint = False,
@@ -81,6 +106,40 @@ def ssh(
     more = [word for forwarded in forward or () for word in ("-L", forwarded)] + (["-N"] if no_shell else [])
     # options after the host are options to ssh as well; where both name one, the first counts
     login.run(session, [*login.command("ssh"), *more, login.vm.host, *(rest or ())], only_print=only_print)
+
+
+def attach(
+    session: Session,
+    lease: Annotated[
+        str,
+        typer.Argument(metavar="LEASE", help="Id, or unique name of a lease.", autocompletion=active_leases),
+    ],
+    *,
+    forward: Forward = None,
+    identity: Identity = None,
+    only_print: OnlyPrint = False,
+) -> None:
+    """Log in to a shell that continues when the connection ends, and to the same one again: tmux on the VM.
+
+    Without tmux on the VM, it is a plain shell.
+    """
+    ssh(session, lease, ["-t", _ATTACH], forward=forward, identity=identity, only_print=only_print)
+
+
+def logs(
+    session: Session,
+    lease: Annotated[
+        str,
+        typer.Argument(metavar="LEASE", help="Id, or unique name of a lease.", autocompletion=active_leases),
+    ],
+    *,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Print further lines, until Ctrl-C.")] = False,
+    identity: Identity = None,
+    only_print: OnlyPrint = False,
+) -> None:
+    """Show the output of the start-up script, by a login to the VM. `gpulease lease console` shows that of a failed boot."""
+    line = _SCRIPT_OUTPUT.format(journal="-f -n all" if follow else "", tail="-F" if follow else "")
+    ssh(session, lease, [line], identity=identity, only_print=only_print)
 
 
 def cp(

@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from sqlalchemy import ColumnElement, select
+from sqlalchemy import ColumnElement, func, select
 from sqlalchemy.dialects.postgresql import Insert, insert
 
 from app.db.core.sql import AnySelect
-from app.db.schema.tables import audit
+from app.db.schema.tables import api_key, audit, lease, lease_group, tenant
 from app.domain.list_filters import AuditFilter
 
 
@@ -31,7 +31,20 @@ def _conditions(criteria: AuditFilter) -> list[ColumnElement[bool]]:
 
 ANY = AuditFilter()
 
-_SHOWN = (*(column for column in audit.c if column.name != "at"), audit.c.at.label("created_at"))
+_KEY = api_key.alias("principal_key")
+_PRINCIPAL_NAME = select(_KEY.c.name).where(_KEY.c.id == audit.c.principal).scalar_subquery()
+_TARGET_NAME = func.coalesce(
+    *(
+        select(table.c.name).where(table.c.id == audit.c.target).scalar_subquery()
+        for table in (lease, lease_group, api_key, tenant)
+    )
+)
+_SHOWN = (
+    *(column for column in audit.c if column.name != "at"),
+    audit.c.at.label("created_at"),
+    _PRINCIPAL_NAME.label("principal_name"),
+    _TARGET_NAME.label("target_name"),
+)
 
 
 def page(*, tenant_id: str | None, after: str | None, limit: int, criteria: AuditFilter = ANY) -> AnySelect:

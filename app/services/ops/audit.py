@@ -70,5 +70,9 @@ class AuditService:
 
 
 def _without_operator(row: Any) -> dict[str, Any]:
-    hidden = {"principal": "operator", "address": None, "request_id": None} if row["role"] == Role.OPERATOR else {}
+    hidden = (
+        {"principal": "operator", "principal_name": None, "address": None, "request_id": None}
+        if row["role"] == Role.OPERATOR
+        else {}
+    )
     return {**row, **hidden}

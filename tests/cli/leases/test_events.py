@@ -116,6 +116,8 @@ def test_the_audit_trail_shows_who_changed_what(api: FakeApi, cli: Cli) -> None:
         "target": "lease_00000000000000000000000001",
         "before": None,
         "after": {"request": {"gpu": {"model": "A100"}}},
+        "principal_name": "laptop",
+        "target_name": "train-1",
     }
     api.documents["GET", "/v1/audit"] = {"items": [entry], "next_cursor": None}
     result = cli(
@@ -130,8 +132,8 @@ def test_the_audit_trail_shows_who_changed_what(api: FakeApi, cli: Cli) -> None:
     for fact in (
         "ago",
         "lease.create",
-        "lease_00000000000000000000000001",
-        "key_00000000000000000000000007",
+        "train-1 (lease_00000000000000000000000001)",
+        "laptop (key_00000000000000000000000007)",
         "request.gpu.model A100",
     ):
         assert fact in result.stdout, result.output

@@ -2,11 +2,13 @@
 
 import shlex
 import stat
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from app.cli.errors import CliError
+from app.cli.ssh.ssh import _ATTACH
 from app.cli.ssh.target import options, state_directory, target
 from tests.cli.conftest import Cli
 from tests.cli.fake_api import ACTIVE, BOOTING, NO_CAPACITY, PROVISIONING, RELEASED, RELEASING, FakeApi, Json, a_lease
@@ -94,6 +96,7 @@ def test_a_key_file_further_options_and_a_command_are_handed_on(api: FakeApi, cl
     ("given", "forwarded"),
     [
         ("8888", "8888:localhost:8888"),
+        ("jupyter", "8888:localhost:8888"),
         ("8888:localhost:80", "8888:localhost:80"),
         ("0.0.0.0:8888:db:5432", "0.0.0.0:8888:db:5432"),
         ("/run/socket:localhost:80", "/run/socket:localhost:80"),
@@ -113,7 +116,7 @@ def test_a_port_is_short_for_the_same_port_of_the_vm(
     assert _printed(cli, "-N", "-L", given)[-4:] == ["-L", forwarded, "-N", "203.0.113.9"]
 
 
-@pytest.mark.parametrize("given", ["0", "65536", "jupyter", "-v"])
+@pytest.mark.parametrize("given", ["0", "65536", "notebook", "-v"])
 def test_what_is_no_forwarding_is_refused(api: FakeApi, cli: Cli, state: Path, given: str) -> None:
     api.add(_lease())
     result = cli("ssh", "train-1", "--print", f"-L{given}")
@@ -252,3 +255,28 @@ def test_without_ssh_it_says_so(api: FakeApi, cli: Cli, state: Path, tmp_path: P
         _, errors = process.communicate(timeout=30)
     assert process.returncode == 1
     assert "ssh is not on PATH" in errors
+
+
+def test_attach_continues_a_shell_of_the_vm(api: FakeApi, cli: Cli, state: Path) -> None:
+    api.add(_lease())
+    result = cli("attach", "train-1", "-L", "tensorboard", "--print")
+    line = shlex.split(result.stdout)
+    assert line[-5:-1] == ["-L", "6006:localhost:6006", "203.0.113.9", "-t"]
+    assert "exec tmux new-session -A -s gpulease" in line[-1]
+
+
+@pytest.mark.parametrize(("options", "follows"), [((), False), (("--follow",), True)])
+def test_the_output_of_a_startup_script_is_read_by_a_login(
+    api: FakeApi, cli: Cli, state: Path, options: tuple[str, ...], follows: bool
+) -> None:
+    api.add(_lease())
+    *_, host, command = shlex.split(cli("lease", "logs", "train-1", "--print", *options).stdout)
+    assert host == "203.0.113.9"
+    assert "sudo tail -n +1 " in command
+    assert "google-startup-scripts.service" in command
+    assert ("-F /var/log/cloud-init-output.log" in command) is follows
+    assert subprocess.run(["/bin/sh", "-n", "-c", command], check=False).returncode == 0
+
+
+def test_the_commands_of_a_vm_are_valid_for_its_shell() -> None:
+    assert subprocess.run(["/bin/sh", "-n", "-c", _ATTACH], check=False).returncode == 0
