@@ -2,6 +2,8 @@
 
 import json
 import os
+import re
+import shlex
 import signal
 import stat
 import subprocess
@@ -87,6 +89,20 @@ class Running:
         return self.child.wait(60)
 
 
+def back_up(home: Home) -> None:
+    """As the page says for a local stack: its second block, then its first one."""
+    page = (ROOT / "docs" / "howto" / "backup.md").read_text(encoding="utf-8")
+    dump, where = re.findall(r"^```sh\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)[:2]
+    lines = where.replace(".venv/bin/python", shlex.quote(sys.executable)).replace(".gpulease/", f"{home.path}/")
+    file = home.path.with_name("gpulease.dump")
+    script = (
+        lines + dump.replace("gpulease.dump", shlex.quote(str(file))) + f"pg_restore --list {shlex.quote(str(file))}\n"
+    )
+    done = subprocess.run(["/bin/bash", "-euc", script], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert " TABLE DATA public lease " in done.stdout
+
+
 COMMAND = """
 import json, os, sys, urllib.request
 def get(url, key=""):
@@ -132,6 +148,7 @@ def test_a_stack_lives_through_everything(new_home: Callable[[str], Up]) -> None
     assert second.wait_until_up() == credentials
     assert "an earlier run left behind" in second.said()
     assert me(credentials, "tenant_key").is_success
+    back_up(up.home)
 
     for process in processes_of(up.home):
         process.kill()
