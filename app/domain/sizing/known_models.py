@@ -4,6 +4,7 @@ Source: `https://huggingface.co/NAME/blob/main/config.json`. Tests compare the p
 the model cards.
 """
 
+import re
 from collections.abc import Mapping
 from difflib import get_close_matches
 from types import MappingProxyType
@@ -37,6 +38,7 @@ def _config(  # noqa: PLR0913, PLR0917 - the members of a config.json
     }
 
 
+_LETTERS = re.compile(r"[a-z]{3,}")
 _GPT_OSS = {"head_dim": 64, "sliding_window": 128, "num_experts_per_tok": 4, "attention_bias": True}
 _QWEN3_MOE = {"head_dim": 128, "num_experts": 128, "num_experts_per_tok": 8}
 
@@ -122,5 +124,13 @@ def known_shape(name: str) -> ModelShape:
         base = sorted((known for known in spellings if plain.startswith(known)), key=len)
         similar = base[-1:] or get_close_matches(plain, spellings, n=1, cutoff=0.5)
         nearest = f"; the nearest name is {spellings[similar[0]]}" if similar else ""
-        raise SizingError("model", f"is not in the table; send config or parameters instead{nearest}")
+        raise SizingError("model", f"is not in the table; send config or parameters instead{nearest}; {_names(plain)}")
     return shape_of(MODELS[spellings[plain]])
+
+
+def _names(plain: str) -> str:
+    """The names of the table that belong to the family of a name, `llama` of `meta-llama/llama-4`; else all names."""
+    words = _LETTERS.findall(plain.rpartition("/")[2])
+    family = [full for full in MODELS if words and words[0] in full.lower()]
+    which = f"of the family {words[0]}" if family else "of the table"
+    return f"names {which}: {', '.join(family or MODELS)}"

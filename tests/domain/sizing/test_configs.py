@@ -221,3 +221,13 @@ def test_a_bare_number_gets_the_shape_of_the_next_larger_model() -> None:
     assert typical_shape(7 * B).layers == 32
     assert typical_shape(9 * B).layers == 48
     assert typical_shape(10**13).layers == 126
+
+
+def test_an_unknown_name_gets_the_names_of_its_family_or_all() -> None:
+    with pytest.raises(SizingError) as family:
+        known_shape("meta-llama/Llama-4-Scout")
+    assert "names of the family llama: huggyllama/llama-7b, " in str(family.value)
+    assert "Qwen" not in str(family.value)
+    with pytest.raises(SizingError) as unknown:
+        known_shape("falcon-180b")
+    assert f"names of the table: {', '.join(MODELS)}" in str(unknown.value)
