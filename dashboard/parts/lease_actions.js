@@ -1,13 +1,8 @@
 /** What can be done with a lease: release, extend, reboot, rename and label. Each opens a dialog first. */
-<<<<<<< HEAD
-import { gpuText, providerName, shortTime, usd, words } from "../format.js";
-import { to } from "../router.js";
-import { mayManageLeases } from "../session.js";
-=======
 import { now } from "../clock.js";
 import { gpuText, providerName, shortTime, span, usd, words } from "../format.js";
+import { to } from "../router.js";
 import { mayManageLeases, session } from "../session.js";
->>>>>>> a35fdee3 (cli: attach, logs, ports by name, and events to this machine)
 import { html } from "../ui.js";
 import { confirm } from "./dialogs.js";
 import { Icon } from "./icons.js";
