@@ -28,7 +28,7 @@ export function Prices() {
   const { data } = offerings;
   const cards = useMemo(() => data && priceCards(data.items), [data]);
   return html`
-    <${Head} title="Prices" sub="USD per hour for the VM, the cheapest GPU first. Disks and public addresses are extra: the plan of a request adds them. Launched: how many of the recent launches succeeded." />
+    <${Head} title="Prices" sub="USD per hour for the VM, a disk of 100 GiB and a public address, the cheapest GPU first. Launched: how many of the recent launches succeeded." />
     <div class="filters"><div class="row">
       <${SelectFilter} name="provider" label="Cloud" query=${query} options=${providers} show=${providerName} />
       <${SelectFilter} name="market" label="Market" query=${query} options=${MARKETS} show=${marketName} />
