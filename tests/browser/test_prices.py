@@ -21,7 +21,7 @@ def test_a_row_of_prices_says_where_and_fills_the_form(visitor: Visitor, tenant:
     row = card.get_by_role("row").filter(has_text=re.compile(r"^1 GPUon demand"))
     expect(row).to_contain_text("AWS us-east-1g5.xlarge")
     expect(row).to_contain_text(re.compile(r"\d+ of \d+ready in"))
-    expect(row).to_contain_text("$1.01")
+    expect(row).to_contain_text("$1.02")
     expect(card.get_by_role("row").filter(has_text="8 GPUs").first).to_contain_text("a GPU")
     look_at(visitor, "prices")
     page.get_by_label("Market").select_option("spot")
