@@ -43,7 +43,7 @@ def explained(error: CliError) -> str:
         again = _maybe(error.unanswered)
         again += [_AGAIN] if error.passing or error.unanswered else []
         return "\n".join([*map(_one_line, error.lines()), *again])
-    lines = map(_one_line, (f"{error} ({error.status} {error.code})", *causes(error)))
+    lines = map(_one_line, (f"{error} ({error.status} {error.code})", *causes(error, options={})))
     advice = _ADVICE.get(error.code) or (_AGAIN if error.passing or error.unanswered else None)
     return "\n".join([*lines, *_maybe(error.unanswered), *([f"What to do: {advice}"] if advice else [])])
 

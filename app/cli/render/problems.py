@@ -31,7 +31,7 @@ _ADVICE: Mapping[str, str] = {
 }
 "What to do about a code. Other codes explain themselves in `detail`."
 
-_OPTIONS: Mapping[str, str] = {
+OPTIONS: Mapping[str, str] = {
     "gpu": "--gpu",
     "gpu.memory_gib": "--gpu-memory",
     "gpu.min_count": "--min-gpus",
@@ -74,8 +74,11 @@ def problem_lines(error: ProblemError) -> list[str]:
     return [head, *("  " + line for line in (*causes(error), *advice, *foot))]
 
 
-def causes(error: ProblemError) -> Iterator[str]:
-    """What was rejected and why, a line each, from the members of the problem document."""
+def causes(error: ProblemError, options: Mapping[str, str] = OPTIONS) -> Iterator[str]:
+    """What was rejected and why, a line each, from the members of the problem document.
+
+    `options`: what a field is called for the reader. Other fields keep their names.
+    """
     document = error.document
     if error.code == "quota_exceeded" and document.get("resource"):
         yield from map(quota_text, document.get("shortages") or [document])
@@ -83,8 +86,10 @@ def causes(error: ProblemError) -> Iterator[str]:
     else:
         detail = str(document.get("detail") or "")
         if detail and detail != str(error) and not document.get("excluded"):
-            yield _with_options(detail)  # that of excluded offerings repeats their messages
-        yield from (_fault(fault) for fault in document.get("errors") or () if _is_new(fault.get("detail"), detail))
+            yield _with_options(detail, options)  # that of excluded offerings repeats their messages
+        yield from (
+            _fault(fault, options) for fault in document.get("errors") or () if _is_new(fault.get("detail"), detail)
+        )
         members = {name: value for name, value in document.items() if _is_new(value, detail)}
     for name, value in members.items():
         if name not in _STANDARD:
@@ -96,23 +101,23 @@ def _is_new(value: object, detail: str) -> bool:
     return re.search(rf"(?<![\w.]){re.escape(words(value))}(?!\w)", detail) is None
 
 
-def _fault(fault: Json) -> str:
+def _fault(fault: Json, options: Mapping[str, str]) -> str:
     pointer, detail = fault.get("pointer"), fault.get("detail") or ""
-    return f"{_option(str(pointer))}: {detail}" if pointer else str(detail)
+    return f"{_option(str(pointer), options)}: {detail}" if pointer else str(detail)
 
 
-def _option(pointer: str) -> str:
+def _option(pointer: str, options: Mapping[str, str]) -> str:
     """The option of a field, `--region` for `#/body/regions/0`. Fields without an option keep their name."""
     path = pointer.removeprefix("#").strip("/").removeprefix("body/").split("/")
     names = [part for part in path if not part.isdigit()]
-    option = _OPTIONS.get(".".join(names)) or _OPTIONS.get(names[0] if names else "")
+    option = options.get(".".join(names)) or options.get(names[0] if names else "")
     return option or ".".join(path)
 
 
-def _with_options(detail: str) -> str:
+def _with_options(detail: str, options: Mapping[str, str]) -> str:
     """`--region names no region …` for `regions.0 names no region …`."""
     first, space, rest = detail.partition(" ")
-    option = _option(first.rstrip(":").replace(".", "/")) if _FIELD.fullmatch(first) else first
+    option = _option(first.rstrip(":").replace(".", "/"), options) if _FIELD.fullmatch(first) else first
     return f"{option}{':' if first.endswith(':') and option != first else ''}{space}{rest}"
 
 
