@@ -90,9 +90,11 @@ class Running:
 
 
 def back_up(home: Home) -> None:
-    """As the page says for a local stack: its second block, then its first one."""
+    """As the page says for a local stack: its block in `bash`, then its first one in `sh`."""
     page = (ROOT / "docs" / "howto" / "backup.md").read_text(encoding="utf-8")
-    dump, where = re.findall(r"^```sh\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)[:2]
+    dump, where = (
+        re.findall(rf"^```{shell}\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)[0] for shell in ("sh", "bash")
+    )
     lines = where.replace(".venv/bin/python", shlex.quote(sys.executable)).replace(".gpulease/", f"{home.path}/")
     file = home.path.with_name("gpulease.dump")
     script = (

@@ -81,7 +81,7 @@ def typed(commands: str, folder: Path, **environment: str) -> subprocess.Complet
 def test_a_back_up_without_a_superuser_brings_every_row_and_rule_back(
     database_url: str, databases: Databases, empty_database: str, tmp_path: Path
 ) -> None:
-    back_up, _of_local_stack, restore = (commands for _, commands in BLOCK.findall(PAGE))
+    back_up, restore = (commands for _, commands in BLOCK.findall(PAGE))
     # without what these tests keep beside the program's tables
     back_up = back_up.replace("pg_dump", "pg_dump --exclude-schema='seed*'")
     with psycopg.connect(databases.owner_url, autocommit=True) as connection:
