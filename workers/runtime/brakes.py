@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import structlog
+from sqlalchemy import ColumnElement
 
 from app.db.fleet import accounts
 from app.db.operations import brakes
@@ -97,6 +98,7 @@ def check_cluster(database: WorkerDatabase) -> bool:
         set_hold(
             database,
             f"{what}: compare the orphans with the leases, then `gpulease ops adopt` and `gpulease ops resume`",
+            ~cluster.IS_KNOWN,  # an operator may have resumed since the comparison
         )
     return False
 
@@ -118,10 +120,10 @@ def hold_for_lost_rows(database: WorkerDatabase, keys: Sequence[tuple[str, int] 
     )
 
 
-def set_hold(database: WorkerDatabase, reason: str) -> None:
-    """Sets the hold once, until an operator resumes. The term of every live lease is in doubt from then on."""
+def set_hold(database: WorkerDatabase, reason: str, *guards: ColumnElement[bool]) -> None:
+    """Sets the hold once, if the guards hold, until an operator resumes. The term of every live lease is in doubt from then on."""
     with database.begin() as connection:
-        newly_set = bool(connection.execute(brakes.set_hold(reason)).rowcount)
+        newly_set = bool(connection.execute(brakes.set_hold(reason, *guards)).rowcount)
         if newly_set:
             connection.execute(brakes.doubt_terms())
     if newly_set:

@@ -36,14 +36,14 @@ def now() -> Bound[AnySelect]:
     return Bound(_NOW, {})
 
 
-def set_hold(reason: str) -> Update:
-    """Sets the hold if there is none; the first reason stays. Follow it with `doubt_terms` when it was set.
+def set_hold(reason: str, *guards: ColumnElement[bool]) -> Update:
+    """Sets the hold if there is none and the guards hold; the first reason stays. Follow it with `doubt_terms` when it was set.
 
     Numbers of events go on above all that were given before a restore: who follows events misses none.
     """
     value = func.jsonb_build_object("reason", reason, "since", func.now())
     beyond = installation.c.event_sequence + LOST_NUMBERS
-    return update(installation).where(installation.c.hold.is_(None)).values(hold=value, event_sequence=beyond)
+    return update(installation).where(installation.c.hold.is_(None), *guards).values(hold=value, event_sequence=beyond)
 
 
 LOST_NUMBERS = 10_000_000_000

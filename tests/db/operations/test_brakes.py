@@ -3,6 +3,8 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from sqlalchemy import update
+
 from app.db.core.prepared import Bound
 from app.db.events.events import NewEvent
 from app.db.leases import claims
@@ -10,6 +12,7 @@ from app.db.leases.loaded_leases import lease_from_row
 from app.db.leases.transitions import write
 from app.db.operations import brakes
 from app.db.operations.ops import LIFT_HOLD
+from app.db.schema import cluster
 from app.db.schema.tables import installation, lease
 from app.domain.events import LeaseExtended, LeaseRebooting
 from app.domain.ids import LeaseId
@@ -69,6 +72,17 @@ def test_the_first_reason_of_a_hold_stays(store: Store) -> None:
     store.run(brakes.set_hold("first"))
     store.run(brakes.set_hold("second"))
     assert store.rows(installation)[0].hold["reason"] == "first"
+
+
+def test_a_comparison_from_before_a_resume_sets_no_hold_after_it(store: Store) -> None:
+    def hold() -> Any:
+        set_hold(store.database, "another cluster", ~cluster.IS_KNOWN)
+        return store.rows(installation)[0].hold
+
+    store.run(update(installation).values(system_identifier="of another cluster"))
+    assert hold()["reason"] == "another cluster"
+    store.run(LIFT_HOLD)
+    assert hold() is None
 
 
 def test_not_held_guards_a_write(store: Store) -> None:
