@@ -13,8 +13,9 @@ from tests.workers.volumes import ZONE, VolumeFleet
 
 
 @pytest.fixture
-def volumes(fleet: Fleet) -> VolumeFleet:
-    return VolumeFleet(fleet)
+def volumes(make_fleet: Callable[..., Fleet]) -> VolumeFleet:
+    """A VM may boot for longer than the pause after a failed call."""
+    return VolumeFleet(make_fleet(boot_timeout=60.0))
 
 
 def held_by(volumes: VolumeFleet) -> dict[str, str | None]:
