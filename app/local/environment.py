@@ -93,7 +93,7 @@ def process_environment(
         "NO_PROXY": ",".join(filter(None, [outside.get("NO_PROXY"), "127.0.0.1,localhost"])),
     }
     theirs = {name: value for name, value in outside.items() if not name.startswith(_CREDENTIALS)}
-    # whoever reaches the API can run programs here anyway, such as a receiver of webhooks
+    # such an API has users of this machine alone, and they reach its other ports without gpulease
     receivers = {"GPULEASE_WEBHOOK_LOCAL": "true"} if options.host in _LOOPBACK else {}
     # a real VM cannot reach the loopback address
     simulated = {} if options.config else {"GPULEASE_PUBLIC_URL": options.api_url}

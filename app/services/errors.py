@@ -163,8 +163,8 @@ class VolumeInUse(ServiceError):
     code, status = "volume_in_use", 409
     retryable = True
     advice = (
-        "One lease at a time holds a volume. Release the lease `lease_id`, or wait until the volume has the `state` "
-        "`available` and no lease."
+        "One lease at a time holds a volume. Release the lease `lease_id`. A volume that no lease holds must be in state "
+        "`available`: `state` says where it is."
     )
 
 

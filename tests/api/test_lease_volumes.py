@@ -75,6 +75,7 @@ async def test_a_volume_in_use_names_the_lease_that_holds_it(alice: Caller, flee
         problem = refused.json()
         assert (problem["code"], problem["lease_id"], problem["volume_id"]) == ("volume_in_use", lease_id, volume_id)
         assert problem["retryable"]
+        assert "state" not in problem  # it is `available`, which would contradict the refusal
         assert problem["errors"][0]["pointer"] == "#/body/volumes/0/name"
 
 

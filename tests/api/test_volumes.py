@@ -57,6 +57,15 @@ async def test_a_volume_costs_its_price_from_when_the_cloud_has_it(alice: Caller
     assert shown["cost"] == "0.10959"
 
 
+async def test_a_growing_cost_does_not_change_the_etag(alice: Caller, fleet: Fleet) -> None:
+    volume = await create(alice)
+    fleet.run("UPDATE volume SET billing_started_at = now() - interval '1 hour', price_per_hour = 100000")
+    for path in (f"/v1/volumes/{volume['id']}", "/v1/volumes"):
+        first, second = await alice.get(path), await alice.get(path)
+        assert first.content != second.content
+        assert first.headers["etag"] == second.headers["etag"]
+
+
 async def test_a_repeated_create_gets_its_first_response(alice: Caller, fleet: Fleet) -> None:
     headers = {"Idempotency-Key": "once"}
     answers = [await alice.post("/v1/volumes", json=VOLUME, headers=headers) for _ in range(2)]

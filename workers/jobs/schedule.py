@@ -38,7 +38,8 @@ _BUDGETS_INTERVAL = 15.0
 """How long a budget that is exceeded waits for its action, and a period that has ended for the next one."""
 _RESERVATIONS_INTERVAL = 30.0
 _VOLUMES_INTERVAL = 2.0
-"""Between two looks for volumes to create or to delete, where there were some. The API hurries the job."""
+_VOLUMES_IDLE = 6.0
+"""Between two looks for volumes to create or to delete where there were none: how long a new volume waits at most."""
 _WATCH_IDLE = 5.0
 """Watch intervals between two looks at a place where nothing is in change; a launch or a release ends the pause."""
 _WATCH_REST = 2.0
@@ -111,9 +112,7 @@ def job_specs(settings: Settings) -> JobSpecs:
 
 
 def _volumes(settings: Settings) -> list[JobSpec]:
-    making = JobSpec(
-        name="volumes", run=work_on_volumes, interval=lambda _: _VOLUMES_INTERVAL, idle=_RARELY * _VOLUMES_INTERVAL
-    )
+    making = JobSpec(name="volumes", run=work_on_volumes, interval=lambda _: _VOLUMES_INTERVAL, idle=_VOLUMES_IDLE)
     interval = settings.inventory_interval
     listing = JobSpec(name="volume_listings", run=observe_volumes, interval=lambda _: interval, idle=_RARELY * interval)
     return [making, listing]

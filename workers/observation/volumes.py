@@ -5,7 +5,7 @@ a direct read do not show its disk. A disk whose row says deleted or failed is r
 period. A disk without any row is data that a restored database may have lost: it is reported and stays.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -43,13 +43,15 @@ def observe_volumes(runtime: Runtime, account: str, region: str) -> int:
     rows = runtime.database.all(volumes.live_in(account, [region]))
     _note(runtime, rows, disks.keys(), clock.now)
     _end_lost(runtime, provider, region, rows, disks.keys(), clock.now)
-    _remove(runtime, provider, account, region, [disk for disk in listing.volumes if not _is_known(disk, rows)])
+    _remove(runtime, provider, account, region, _unknown(listing.volumes, rows))
     return len(rows) + len(disks)
 
 
-def _is_known(disk: CloudVolume, rows: Collection[Any]) -> bool:
-    """Whether a live volume has the disk, or may be about to record it."""
-    return any(row.cloud_id == disk.id or (row.cloud_id is None and row.id == disk.tags.get(VOLUME)) for row in rows)
+def _unknown(disks: Iterable[CloudVolume], rows: Collection[Any]) -> list[CloudVolume]:
+    """The disks that no live volume has, nor may be about to record."""
+    recorded = {row.cloud_id for row in rows}
+    awaited = {row.id for row in rows if row.cloud_id is None}
+    return [disk for disk in disks if disk.id not in recorded and disk.tags.get(VOLUME) not in awaited]
 
 
 def _note(runtime: Runtime, rows: Collection[Any], listed: Collection[str], at: datetime) -> None:

@@ -86,7 +86,7 @@ class AccountRegion(View):
     ]
     catalogue_error: Annotated[
         str | None,
-        Field(description="Why the last reading of the region's offerings failed. Null: no reading failed since."),
+        Field(description="Why the last reading of the region's offerings failed. Null: it did not fail."),
     ]
     service_quotas: Annotated[list[Details] | None, Field(description="The provider's own limits.")]
 

@@ -26,7 +26,7 @@ class AuditEntry(View):
     action: Annotated[str, Field(description="What was done, for example `key.revoke`. The list may grow.")]
     target: Annotated[str | None, Field(description="What was changed: an id, or a name.")]
     target_name: Annotated[
-        str | None, Field(description="The present name of a lease, group, key or tenant that was changed.")
+        str | None, Field(description="The present name of the lease, group, volume, key or tenant.")
     ]
     before: Annotated[Details | None, Field(description="The changed values before the change.")]
     after: Annotated[Details | None, Field(description="The changed values after the change.")]

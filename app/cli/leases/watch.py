@@ -96,7 +96,7 @@ def follow(
 
 
 def interrupted(lease_id: str, lease: Json) -> str:
-    """What goes on after Ctrl-C, and what it costs."""
+    """The note after Ctrl-C: that the lease continues, and what it costs an hour."""
     if lease.get("terminal"):
         return f"{lease_id} has ended"
     if states.ends(lease):

@@ -6,7 +6,7 @@ from sqlalchemy import ColumnElement, func, select
 from sqlalchemy.dialects.postgresql import Insert, insert
 
 from app.db.core.sql import AnySelect
-from app.db.schema.tables import api_key, audit, lease, lease_group, tenant
+from app.db.schema.tables import api_key, audit, lease, lease_group, tenant, volume
 from app.domain.list_filters import AuditFilter
 
 
@@ -36,7 +36,7 @@ _PRINCIPAL_NAME = select(_KEY.c.name).where(_KEY.c.id == audit.c.principal).scal
 _TARGET_NAME = func.coalesce(
     *(
         select(table.c.name).where(table.c.id == audit.c.target).scalar_subquery()
-        for table in (lease, lease_group, api_key, tenant)
+        for table in (lease, lease_group, volume, api_key, tenant)
     )
 )
 _SHOWN = (

@@ -37,7 +37,8 @@ _VALUES: dict[str, Any] = {
     "instance_type": text(VOLUME),
     "instance_id": volume.c.cloud_id,
     "market": text(Market.ON_DEMAND),
-    **dict.fromkeys(("seconds", "price_per_hour", "compute_cost", "address_cost", "list_cost", "gpu_hours"), _ZERO),
+    "price_per_hour": func.coalesce(volume.c.price_per_hour, _ZERO),
+    **dict.fromkeys(("seconds", "compute_cost", "address_cost", "list_cost", "gpu_hours"), _ZERO),
     "disk_cost": _COST,
     "disk_gib_hours": volume.c.size_gib * seconds(_FIRST, _LAST) / literal_column("3600"),
 }

@@ -65,7 +65,8 @@ def check_free(rows: Sequence[RowMapping]) -> None:
             raise volume_in_use(row, pointer=f"#/body/volumes/{n}/name")
         if row["state"] != VolumeState.AVAILABLE:
             detail = f"is not available: the volume {row['id']} is in state {row['state']}"
-            raise VolumeInUse(errors=[FieldError(f"#/body/volumes/{n}/name", detail)], extra=_facts(row))
+            facts = {"volume_id": row["id"], "state": row["state"]}
+            raise VolumeInUse(errors=[FieldError(f"#/body/volumes/{n}/name", detail)], extra=facts)
 
 
 async def claim_volumes(
@@ -88,11 +89,8 @@ def volume_in_use(row: Any, *, pointer: str | None = None) -> VolumeInUse:
     """The refusal of a volume that a lease holds. `pointer`: the field that names it."""
     detail = f"is in use: the lease {row['lease_id']} holds the volume {row['id']}"
     errors = [] if pointer is None else [FieldError(pointer, detail)]
-    return VolumeInUse(None if errors else f"The volume {detail}.", errors=errors, extra=_facts(row))
-
-
-def _facts(row: Any) -> dict[str, Any]:
-    return {"volume_id": row["id"], "lease_id": row["lease_id"], "state": row["state"]}
+    facts = {"volume_id": row["id"], "lease_id": row["lease_id"]}
+    return VolumeInUse(None if errors else f"The volume {detail}.", errors=errors, extra=facts)
 
 
 def _place(row: Any) -> VolumePlace:

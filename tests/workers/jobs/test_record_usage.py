@@ -90,6 +90,7 @@ def test_a_volume_is_recorded_for_each_hour_and_counts_as_no_lease(store: Store)
     assert len(rows) == 3
     assert recorded[at - 30 * HOUR] == (Decimal("0.01"), 100)
     assert recorded[at - 28 * HOUR] == (Decimal("0.005"), 50)
+    assert {row.price_per_hour for row in rows} == {Decimal("0.01")}
     assert {(row.attempt_id, row.lease_id, row.lease_name, row.instance_id) for row in rows} == {
         ("vol_x", "vol_x", "data", "disk")
     }
