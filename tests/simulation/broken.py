@@ -31,6 +31,7 @@ from app.domain.ids import LeaseId
 from app.domain.leases import AttemptState, Lease, VmState
 from app.domain.lifecycle import Rest, Verify
 from app.domain.reasons import ReasonCode
+from tests.simulation.gpus import GpuWeather
 from workers.groups import coordinator
 from workers.lifecycle.batches import place_together
 from workers.lifecycle.batches import send as send_batch
@@ -214,11 +215,14 @@ def failing_proofs_pass(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_required_proof_may_be_missing(patch: pytest.MonkeyPatch) -> None:
+    """Half of the agents never report, so that few seeds show it."""
     patch.setattr(protocol, "_reject_silent", lambda: None)
+    patch.setattr(GpuWeather, "drawn", lambda _: GpuWeather(never_reports=0.5))
 
 
 def missing_samples_are_idle(patch: pytest.MonkeyPatch) -> None:
-    """The time since the last sample counts as idle."""
+    """The time since the last sample counts as idle. Every agent dies at some time, so that few seeds show it."""
+    patch.setattr(GpuWeather, "drawn", lambda _: GpuWeather(idle=0.95, dies=1.0))
     patch.setattr(idleness, "LONGEST_STEP", 1000.0)
     for module in (idleness, idleness_statements):
         patch.setattr(module, "STALE_AFTER", 1000.0)
@@ -296,16 +300,16 @@ BROKEN: tuple[tuple[Break, int, dict[str, float]], ...] = (
     (the_next_pool_before_the_last_one_is_empty, 1, {"groups": 1.0, "scarce": 1.0}),
     (the_call_before_its_row, 2, {"killed": 0.004}),
     (an_empty_listing_is_believed, 85, {"truncated": 0.2}),
-    (the_next_candidate_after_a_time_out, 43, {"lost_after": 0.3}),
-    (ended_leases_are_not_collected, 9, {**_LANDING_LATE, "prices_move": 0.0, "killed": 0.0, "restored": 0.0}),
+    (the_next_candidate_after_a_time_out, 46, {"lost_after": 0.3}),
+    (ended_leases_are_not_collected, 11, {**_LANDING_LATE, "prices_move": 0.0, "killed": 0.0, "restored": 0.0}),
     (quota_is_given_back_twice, 1, {}),
     (the_claim_is_not_checked, 19, {"stalled": 0.1, "refused": 0.5}),
     (tags_prove_a_launch, 2, {"copied": 1.0, "restored": 1.0}),
-    (vms_of_lost_rows_are_ended, 1, {"restored": 1.0}),
-    (terms_are_not_restored, 7, {**_LASTING, **_UNDISTURBED, "database_away": 0.0, "restored": 1.0, "bursts": 1.0}),
-    (spend_caps_are_not_looked_at, 1, {"restored": 0.0}),
+    (vms_of_lost_rows_are_ended, 3, {"restored": 1.0}),
+    (terms_are_not_restored, 20, {**_LASTING, **_UNDISTURBED, "database_away": 0.0, "restored": 1.0, "bursts": 1.0}),
+    (spend_caps_are_not_looked_at, 13, {"restored": 0.0}),
     (failing_proofs_pass, 2, {"restored": 0.0}),
-    (a_required_proof_may_be_missing, 36, {**_LASTING, **_UNDISTURBED, "restored": 0.0}),
+    (a_required_proof_may_be_missing, 1, {**_LASTING, **_UNDISTURBED, "restored": 0.0}),
     (missing_samples_are_idle, 7, {**_LASTING, **_UNDISTURBED, "database_away": 0.0, "restored": 0.0}),
     (the_tenant_is_asked_at_admission_alone, 35, {"suspended": 1.0, "restored": 0.0}),
     (one_tenant_makes_gpus_known_as_bad, 31, {**_LASTING, **_UNDISTURBED, "restored": 0.0, "hostile": 1.0}),

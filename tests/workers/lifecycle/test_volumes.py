@@ -4,12 +4,14 @@ from collections.abc import Callable
 
 import pytest
 
-from app.domain.volumes import VolumeState
+from app.domain.volumes import VolumeMount, VolumeState
 from cloudsim.ssh import shell
 from cloudsim.ssh.server import facts_of
 from tests.workers.failing import NO_LINE, NOBODY_KNOWS, Failing
 from tests.workers.fleet import Fleet
 from tests.workers.volumes import ZONE, VolumeFleet
+from workers.lifecycle.steps.context import ClaimLostError
+from workers.lifecycle.steps.launch_spec import volume_specs
 
 
 @pytest.fixture
@@ -47,6 +49,13 @@ def test_the_end_of_a_lease_frees_its_volumes_and_leaves_their_disks(volumes: Vo
     volumes.fleet.drive_to(following, "active")
     (attempt,) = volumes.fleet.attempts(following)
     assert held_by(volumes) == {"data": attempt.instance_id}
+
+
+def test_a_worker_that_comes_after_the_end_of_its_lease_finds_no_volumes_and_stops() -> None:
+    mounts = (VolumeMount("data", "/data"), VolumeMount("more", "/more"))
+    assert [spec.cloud_id for spec in volume_specs(mounts, {"more": "vol-2", "data": "vol-1"})] == ["vol-1", "vol-2"]
+    with pytest.raises(ClaimLostError):
+        volume_specs(mounts, {})
 
 
 def test_a_replacement_vm_gets_the_volume_in_the_same_zone(volumes: VolumeFleet) -> None:

@@ -12,7 +12,7 @@ from app.domain.rates import rate_at
 from app.domain.tags import OwnerTags
 from app.domain.tokens import agent_token, host_key_token, launch_token, params_hash
 from app.domain.volumes import VolumeMount
-from workers.lifecycle.steps.context import StepContext
+from workers.lifecycle.steps.context import ClaimLostError, StepContext
 from workers.lifecycle.steps.group_spec import group_spec
 from workers.lifecycle.steps.reservation_slot import ReservationSlot
 from workers.providers.types import AgentConfig, GroupSpec, HostKeyReport, Image, LaunchSpec, VolumeSpec
@@ -76,7 +76,12 @@ def launch_spec(ctx: StepContext, offering: Offering, image: Image, n: int, priv
 
 
 def volume_specs(mounts: Sequence[VolumeMount], cloud_ids: Mapping[str, str]) -> tuple[VolumeSpec, ...]:
-    """The volumes of a lease as its VM mounts them. `cloud_ids`: by name."""
+    """The volumes of a lease as its VM mounts them. `cloud_ids`: of the volumes that it holds, by name.
+
+    A lease holds its volumes until it has ended. Raises ClaimLostError when one is missing: another worker has ended it.
+    """
+    if any(mount.name not in cloud_ids for mount in mounts):
+        raise ClaimLostError
     return tuple(
         VolumeSpec(cloud_id=cloud_ids[mount.name], path=mount.path, index=index) for index, mount in enumerate(mounts)
     )
