@@ -2,6 +2,7 @@
 
 const whole = new Intl.NumberFormat("en-US", { maximumFractionDigits: 0 });
 const cents = new Intl.NumberFormat("en-US", { style: "currency", currency: "USD" });
+const fine = new Intl.NumberFormat("en-US", { style: "currency", currency: "USD", maximumFractionDigits: 6 });
 const dollars = new Intl.NumberFormat("en-US", { style: "currency", currency: "USD", maximumFractionDigits: 0 });
 const clock = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit" });
 const day = { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit" };
@@ -17,11 +18,13 @@ export const count = (value) => whole.format(value);
 /** 1 lease, 2 leases. */
 export const counted = (value, noun) => `${count(value)} ${noun}${value === 1 ? "" : "s"}`;
 
-/** USD. Amounts come as decimal strings; they are only shown here, never added up for a bill. */
+const FEW = 0.1;
+
+/** USD, with the six decimals of the API below ten cents. Amounts come as decimal strings; nothing adds up what is shown. */
 export function usd(value) {
   const amount = Number(value);
-  if (amount > 0 && amount < 0.005) return "< $0.01";
-  return Math.abs(amount) >= 100_000 ? dollars.format(amount) : cents.format(amount);
+  const size = Math.abs(amount);
+  return (size >= 100_000 ? dollars : size < FEW ? fine : cents).format(amount);
 }
 
 export const percent = (share) => `${whole.format(share * 100)} %`;

@@ -15,12 +15,9 @@ const missingOf = ({ parts }) => Object.keys(PARTS).filter((name) => parts && pa
 export function rateText({ price_per_hour: rate, parts }) {
   if (rate === null) return "not billed now";
   const known = Object.keys(PARTS).filter((name) => parts[name] !== null);
-  const each = known.length > 1 ? `: ${known.map((name) => `${PARTS[name]} ${exact(parts[name])}`).join(", ")}` : "";
+  const each = known.length > 1 ? `: ${known.map((name) => `${PARTS[name]} ${usd(parts[name])}`).join(", ")}` : "";
   return `${usd(rate)} an hour${each}`;
 }
-
-/** Small rates keep their digits. */
-const exact = (amount) => (Number(amount) < 0.1 ? `$${Number(amount)}` : usd(amount));
 
 /** Why the lease ends when it does. */
 export const endText = (lease) =>

@@ -13,7 +13,7 @@ from app.cli.leases.event_views import event_text
 from app.cli.ops_views import brake_texts, ready_text
 from app.cli.render import states, times
 from app.cli.render.layout import short_id
-from app.cli.render.output import at, printable
+from app.cli.render.output import at, printable, rounded
 from app.cli.render.texts import amount
 
 _MOST_BRAKES = 3
@@ -144,7 +144,7 @@ def _group(title: str, groups: Sequence[Json], width: int, rows: int) -> list[st
     visible = by_spend if len(by_spend) <= rows else by_spend[: rows - 1]
     table = [(title, "LEASES", "USD/H")]
     table += [
-        (str(group.get("name")), str(group.get("leases")), f"{float(group.get('spend_per_hour') or 0):.2f}")
+        (str(group.get("name")), str(group.get("leases")), str(rounded(group.get("spend_per_hour") or 0)))
         for group in visible
     ]
     sizes = [max(len(row[column]) for row in table) for column in (1, 2)]

@@ -33,8 +33,8 @@ Columns = Sequence[tuple[str, ValueSource]]
 
 _PIPE_WIDTH = 1000
 _NOTHING = "-"
-_FEW = 10
-"Amounts below this have four decimals."
+_DECIMALS = ((Decimal("0.01"), Decimal("0.000001")), (Decimal(10), Decimal("0.0001")))
+"Amounts below the first have the decimals of the second; others have two."
 
 
 def console(*, wide: bool = False) -> Console:
@@ -112,19 +112,22 @@ def cell(value: object) -> Text:
 
 
 def price(path: str) -> ValueSource:
-    """A column's format: the amount at `path` with two decimals, or four below ten."""
+    """A column's format: the amount at `path` as `rounded` shows it."""
     return DualValue(lambda document: rounded(at(document, path)), path)
 
 
 def rounded(amount: object, *, up: bool = False) -> str | None:
-    """`21.96` or `0.4326` for a decimal string of the API. None without an amount. `up`: a maximum, never shown lower."""
+    """`21.96`, `0.4326` or `0.001096` for a decimal string of the API: smaller amounts have more decimals.
+
+    None without an amount. `up`: a maximum, never shown lower.
+    """
     if amount is None:
         return None
     try:
         number = Decimal(str(amount))
     except InvalidOperation:
         return str(amount)
-    last = Decimal("0.0001") if abs(number) < _FEW else Decimal("0.01")
+    last = next((decimals for most, decimals in _DECIMALS if abs(number) < most), Decimal("0.01"))
     short = f"{number.quantize(last, ROUND_CEILING if up else ROUND_HALF_EVEN):f}"
     whole, _, decimals = short.partition(".")
     return f"{whole}.{decimals.rstrip('0').ljust(2, '0')}"

@@ -150,7 +150,17 @@ def test_two_forms_at_once_are_refused(api: FakeApi, cli: Cli) -> None:
 
 @pytest.mark.parametrize(
     ("amount", "nearest", "ceiling"),
-    [("0.70683", "0.7068", "0.7069"), ("0.7068", "0.7068", "0.7068"), ("21.961", "21.96", "21.97"), (None, None, None)],
+    [
+        ("0.70683", "0.7068", "0.7069"),
+        ("0.7068", "0.7068", "0.7068"),
+        ("21.961", "21.96", "21.97"),
+        ("0.001096", "0.001096", "0.001096"),
+        ("-0.00011", "-0.00011", "-0.00011"),
+        ("0.00", "0.00", "0.00"),
+        (None, None, None),
+    ],
 )
-def test_a_maximum_is_never_shown_lower(amount: str | None, nearest: str | None, ceiling: str | None) -> None:
+def test_a_small_amount_keeps_its_digits_and_a_maximum_is_never_shown_lower(
+    amount: str | None, nearest: str | None, ceiling: str | None
+) -> None:
     assert (output.rounded(amount), output.rounded(amount, up=True)) == (nearest, ceiling)
