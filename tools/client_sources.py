@@ -6,6 +6,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+from app.api.openapi.shortening import unfolded
 from app.cli import repeats
 from app.services.errors import every_error
 
@@ -61,7 +62,7 @@ def version() -> str:
 
 def keyed_posts(description: Path) -> list[str]:
     """The paths whose POST takes an idempotency key, so that it may be repeated."""
-    paths: dict[str, Any] = json.loads(description.read_text(encoding="utf-8"))["paths"]
+    paths: dict[str, Any] = unfolded(json.loads(description.read_text(encoding="utf-8")))["paths"]
     return sorted(
         path
         for path, methods in paths.items()

@@ -11,6 +11,7 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
+from app.api.openapi.shortening import unfolded
 from tools import reference
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -70,7 +71,7 @@ def relinked(text: str, source: str, place: str) -> str:
 
 def api_page() -> str:
     """The reference, from the committed description."""
-    spec = json.loads((ROOT / "openapi.json").read_text(encoding="utf-8"))
+    spec = unfolded(json.loads((ROOT / "openapi.json").read_text(encoding="utf-8")))
     parts = ["# API reference", spec["info"]["description"]]
     parts.append(
         "Every running API has an interactive reference at `/docs`, and the description for machines at `/openapi.json`."

@@ -1,6 +1,5 @@
 """The API over an in-process transport, on the real database; `operator`, `alice` (admin) and `bob` are its callers."""
 
-import json
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -16,8 +15,9 @@ from app.db.core.ids import new_id
 from app.domain.ids import KeyId
 from app.services import key_format
 from app.settings import Settings
+from tests.described import document
 from tests.harness.cached_settings import read_settings
-from tests.harness.databases import ROOT, Databases
+from tests.harness.databases import Databases
 
 MakeSettings = Callable[..., Settings]
 
@@ -136,6 +136,4 @@ def bob(operator: Caller, databases: Databases) -> Caller:
 
 @pytest.fixture(scope="session")
 def spec() -> dict[str, Any]:
-    """openapi.json, which one test holds against the code. The code takes a second to describe the API. Nobody changes it."""
-    found: dict[str, Any] = json.loads((ROOT / "openapi.json").read_text(encoding="utf-8"))
-    return found
+    return document()

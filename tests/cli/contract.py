@@ -3,7 +3,6 @@
 A fake document may leave fields out. Every field that it has must exist in the contract, with a value of its type.
 """
 
-import json
 import re
 from collections.abc import Iterator, Mapping
 from functools import cache
@@ -12,20 +11,17 @@ from typing import Any
 
 from jsonschema import Draft202012Validator
 
+from tests.described import document
+
 _ROOT = Path(__file__).parents[2]
 _LEFT_OUT = frozenset({"required", "pattern", "if", "then", "else"})
 _PATH_PARAMETER = re.compile(r"\{[^}]+\}")
 
 
 @cache
-def _document() -> Any:
-    return json.loads((_ROOT / "openapi.json").read_text())
-
-
-@cache
 def _operations() -> list[tuple[str, re.Pattern[str], dict[str, Any]]]:
     """Method, pattern of the path and description, the paths without parameters first."""
-    paths = sorted(_document()["paths"].items(), key=lambda item: item[0].count("{"))
+    paths = sorted(document()["paths"].items(), key=lambda item: item[0].count("{"))
     return [
         (method.upper(), re.compile(_PATH_PARAMETER.sub("[^/]+", path)), operation)
         for path, operations in paths
@@ -68,7 +64,7 @@ def response_faults(method: str, path: str, status: int, body: object) -> Iterat
             yield f"{method} {path} does not return {status}"
         return
     if "$ref" in response:
-        response = _document()["components"]["responses"][response["$ref"].rpartition("/")[2]]
+        response = document()["components"]["responses"][response["$ref"].rpartition("/")[2]]
     yield from _faults(response, body, f"{status} of {method} {path}")
 
 
@@ -85,7 +81,7 @@ def _faults(content: Mapping[str, Any], body: object, where: str) -> Iterator[st
 
 @cache
 def _components() -> Any:
-    return _partial({"schemas": _document()["components"]["schemas"]})
+    return _partial({"schemas": document()["components"]["schemas"]})
 
 
 def _partial(schema: Any) -> Any:

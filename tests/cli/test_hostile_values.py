@@ -18,10 +18,10 @@ from app.cli.mcp.server import local_server
 from app.cli.paths import check_path, is_id, path_of
 from app.domain.ids import is_typeid
 from cloudsim.testing import NO_TLS
-from tests.cli import contract
 from tests.cli.commands import COMMANDS, SUFFIX, arguments, benign, texts
 from tests.cli.conftest import Cli
 from tests.cli.fake_api import ACTIVE, TENANT_ID, a_lease
+from tests.described import document
 
 BUDGET = f"budget_{SUFFIX}"
 Request = tuple[str, str]
@@ -87,7 +87,7 @@ def template(method: str, path: str) -> str:
 
 @cache
 def _paths(method: str) -> list[tuple[str, re.Pattern[str]]]:
-    paths: dict[str, Any] = contract._document()["paths"]
+    paths: dict[str, Any] = document()["paths"]
     found = sorted(
         (path for path, methods in paths.items() if method.lower() in methods), key=lambda path: path.count("{")
     )

@@ -4,10 +4,10 @@ docs/decisions/0089 says how requests take turns. An operation is bounded by wha
 largest size, a costly operation runs once at a time for a tenant, a token counts for one VM. Any other one is in the table.
 """
 
-import json
 import re
 from typing import Any
 
+from tests.described import document
 from tests.house.sources import ROOT
 
 LARGEST_PAGE = 200
@@ -70,11 +70,10 @@ BOUNDED = {
 
 
 def _operations() -> dict[str, dict[str, Any]]:
-    document = json.loads((ROOT / "openapi.json").read_text(encoding="utf-8"))
     methods = ("get", "post", "put", "patch", "delete")
     return {
         operation["operationId"]: operation
-        for path in document["paths"].values()
+        for path in document()["paths"].values()
         for method, operation in path.items()
         if method in methods
     }

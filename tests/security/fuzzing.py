@@ -36,8 +36,9 @@ from app.local.ports import LOOPBACK
 from app.local.waiting import wait_until
 from app.server.limits import BoundedProtocol
 from app.settings import Settings
+from tests.described import document
 from tests.security.named_reasons import is_named
-from tests.security.routes import OPERATIONS, Operation, closed, document
+from tests.security.routes import OPERATIONS, Operation, closed
 
 CHECKS = [
     allow_header_conformance,

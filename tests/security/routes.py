@@ -1,13 +1,11 @@
 """Every route as openapi.json tells it, with a valid call of each. A new route without an entry here fails the tests."""
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 from tests.api.fleet import SSH_KEY
-from tests.harness.databases import ROOT
+from tests.described import document
 
 HOST_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl"
 LEASE: dict[str, Any] = {
@@ -190,13 +188,6 @@ class Operation:
         content = self.spec["responses"][status].get("content", {}).get("application/json", {})
         schema = content.get("schema", {}).get("$ref")
         return int(status), schema and schema.rpartition("/")[2]
-
-
-@cache
-def document() -> dict[str, Any]:
-    """openapi.json, which another test holds against the code."""
-    found: dict[str, Any] = json.loads((ROOT / "openapi.json").read_text(encoding="utf-8"))
-    return found
 
 
 def _operations() -> Iterator[Operation]:

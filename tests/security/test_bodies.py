@@ -13,7 +13,8 @@ from app.api.http.routing import OneTimeRoute
 from app.domain.gpus.reports import LONGEST_REPORT
 from tests.api.conftest import Caller
 from tests.api.fleet import Fleet
-from tests.security.routes import OPERATIONS, WITH_BODY, Operation, document
+from tests.described import document
+from tests.security.routes import OPERATIONS, WITH_BODY, Operation
 
 JSON = {"Content-Type": "application/json"}
 IDS = {

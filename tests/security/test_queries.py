@@ -11,7 +11,8 @@ from tests.api.conftest import Caller
 from tests.api.fleet import SSH_KEY, Fleet
 from tests.api.test_ops import orphan
 from tests.api.test_reconciliation import IMPORT, LINE
-from tests.security.routes import BUDGET, GIVEN_UP, HOOK, OPERATIONS, Operation, document
+from tests.described import document
+from tests.security.routes import BUDGET, GIVEN_UP, HOOK, OPERATIONS, Operation
 from tests.security.test_bodies import TELLTALE
 
 VALUES = (

@@ -12,8 +12,9 @@ import pytest
 from app.domain.ids import KeyId
 from app.services import key_format
 from tests.api.conftest import Caller
+from tests.described import document
 from tests.harness.databases import ROOT
-from tests.security.routes import HOST_KEY, document
+from tests.security.routes import HOST_KEY
 
 HARMLESS = re.compile(r"\.c\.|^len\(|^hashlib\.sha256\(text\)\.hexdigest\(\) != digest$")
 """Conditions of SQL, which look up by a hash or by an id; lengths; and the digest of a public program."""

@@ -1,12 +1,12 @@
 """Idle connections: the end that sends requests closes them first."""
 
-import json
 import re
 
 import pytest
 from fastapi import FastAPI
 
 from app.server.api import Server
+from tests.described import document
 from tests.harness.databases import ROOT
 
 
@@ -22,8 +22,7 @@ def test_an_idle_connection_is_open_for_longer_than_each_load_balancer_that_the_
 def test_each_proxy_of_the_pages_waits_longer_than_the_longest_poll(page: str) -> None:
     text = (ROOT / "docs" / page).read_text(encoding="utf-8")
     waits = re.findall(r"(?:timeout (?:client|server)|proxy_read_timeout|idle_timeout\.timeout_seconds =) (\d+)", text)
-    schema = json.loads((ROOT / "openapi.json").read_text(encoding="utf-8"))
-    parameters = schema["paths"]["/v1/leases/{lease_id}"]["get"]["parameters"]
+    parameters = document()["paths"]["/v1/leases/{lease_id}"]["get"]["parameters"]
     (longest,) = (each["schema"]["maximum"] for each in parameters if each["name"] == "poll_seconds")
     assert waits
     assert min(map(int, waits)) > longest + 10

@@ -13,6 +13,7 @@ from app.api.http.routing import SecuredRoute, TokenRoute
 from app.api.openapi.examples import add_examples
 from app.api.openapi.open_enums import open_answers
 from app.api.openapi.responses import complete_responses, components
+from app.api.openapi.shortening import shorten
 from app.api.openapi.texts import add_descriptions, tags
 from app.api.schemas.event_stream import EventStreamMessage
 
@@ -59,6 +60,7 @@ def document(app: FastAPI) -> dict[str, Any]:
     _say_once(made)
     add_examples(made)
     _drop_unused_responses(made)
+    shorten(made)
     made["components"]["schemas"] = dict(sorted(made["components"]["schemas"].items()))
     return made
 
@@ -146,7 +148,8 @@ def _complete(made: dict[str, Any], route: APIRoute) -> None:
         if isinstance(route, SecuredRoute):
             operation["security"] = [{"apiKey": []}]
             operation["x-role"] = str(route.required_role)
-            operation["description"] = f"{operation.get('description', '')}\n\nRole: `{route.required_role}`.".strip()
+            more = operation.get("description", "").partition("\n")[2].strip()
+            operation["description"] = f"{more}\n\nRole: `{route.required_role}`.".strip()
 
 
 def text(app: FastAPI) -> str:
