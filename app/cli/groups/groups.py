@@ -1,20 +1,19 @@
 """`gpulease group`: leases that start together in one place, and end together."""
 
 import sys
-from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from app.cli import completion, lookup, values
 from app.cli.command import command
-from app.cli.errors import FAILED, CliError
-from app.cli.groups import views
+from app.cli.errors import CliError
+from app.cli.groups import views, watch
 from app.cli.groups.options import GroupOptions, Sending
 from app.cli.leases import plan_view
 from app.cli.leases.request import LeaseOptions, for_tenant, request_body
 from app.cli.paths import path_of
-from app.cli.render import output, states, times
+from app.cli.render import output
 from app.cli.session import Session
 from app.cli.ssh import ssh as login
 from app.cli.ssh.offer import ensure_login
@@ -27,9 +26,6 @@ group = typer.Typer(no_args_is_help=True, help="Groups of leases that start toge
 
 _PATH = "/v1/groups"
 _PLAN = f"{_PATH}/plan"
-_POLL_SECONDS = 2.0
-_FORMED = frozenset({"active", "degraded"})
-_ENDS = frozenset({"releasing", "ended"})
 
 Reference = Annotated[
     str, typer.Argument(metavar="GROUP", help="Id, or unique name of a group.", autocompletion=completion.live_groups)
@@ -70,7 +66,7 @@ def create(
     ensure_login(session, api, body["lease"])
     made = api.create(_PATH, body, idempotency_key=sending.idempotency_key)
     if follow:
-        raise typer.Exit(_follow(session, api, str(made["id"]), timeout))
+        raise typer.Exit(watch.follow(session, api, str(made["id"]), timeout))
     session.answer(made, views.group, views.sheet)
 
 
@@ -115,8 +111,16 @@ def show(session: Session, name: Reference, *, follow: Follow = False, timeout: 
     api = session.api()
     if follow:
         session.refuse_csv("a watch")
-        raise typer.Exit(_follow(session, api, lookup.group_id(api, name), timeout))
+        raise typer.Exit(watch.follow(session, api, lookup.group_id(api, name), timeout))
     session.answer(api.get(_path(api, name)), views.group, views.sheet)
+
+
+@command(group, "watch")
+def watch_group(session: Session, name: Reference, *, timeout: Timeout = None) -> None:
+    """Watch a group until it is formed (exit code 0) or ends (1)."""
+    session.refuse_csv("a watch")
+    api = session.api()
+    raise typer.Exit(watch.follow(session, api, lookup.group_id(api, name), timeout))
 
 
 @command(group, "hosts")
@@ -221,35 +225,6 @@ def _confirm(session: Session, price: str | None, question: str) -> None:
     if price is not None:
         session.console.print(price)
         session.confirm(question)
-
-
-def _follow(session: Session, api: "Api", group_id: str, timeout: int | None) -> int:
-    """Reports changes until the group is formed, ends, or the time is up. Returns the exit code."""
-    deadline = None if timeout is None else times.now() + timedelta(seconds=timeout)
-    last = None
-    while True:
-        seen = api.get(path_of(_PATH, group_id))
-        state = str(seen["state"])
-        phase = (state, seen["ready"], seen["pool"], [member["state"] for member in seen["members"]])
-        if phase != last:
-            _report(session, seen)
-            last = phase
-        if state in _FORMED:
-            return 0
-        if state in _ENDS:
-            session.note(f"error: {states.reason(seen) or 'the group ends'}")
-            return FAILED
-        if deadline is not None and times.now() >= deadline:
-            session.note("error: not formed in time; the group continues: `gpulease group show` reads it")
-            return FAILED
-        times.pause(_POLL_SECONDS)
-
-
-def _report(session: Session, seen: "Json") -> None:
-    if session.as_json:
-        output.write_json_line(seen)
-    else:
-        session.console.print(views.progress(seen, times.now()))
 
 
 def _path(api: "Api", reference: str) -> str:

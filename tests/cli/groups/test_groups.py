@@ -1,10 +1,12 @@
 """`gpulease group`: create, list, show, hosts, scale, release, ssh."""
 
 import csv
+import signal
 from typing import Any
 
 import pytest
 
+from app.cli.groups.watch import interrupted
 from tests.cli.conftest import Cli
 from tests.cli.fake_api import ACTIVE, ALL_PARTS, PLACE, TENANT_ID, Answer, FakeApi, Json, a_lease, problem
 from tests.cli.terminal import Terminal
@@ -116,7 +118,7 @@ def test_a_member_has_no_name_of_its_own(api: FakeApi, cli: Cli) -> None:
 def test_a_watch_reports_progress_until_the_group_is_formed_or_ends(
     state: str, code: int, api: FakeApi, cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("app.cli.groups.groups._POLL_SECONDS", 0.01)
+    monkeypatch.setattr("app.cli.groups.watch._POLL_SECONDS", 0.01)
     api.documents["POST", "/v1/groups"] = a_group()
     reason = {"code": "capacity_exhausted", "message": "no pool", "origin": "system", "retryable": True}
     course = [
@@ -133,6 +135,44 @@ def test_a_watch_reports_progress_until_the_group_is_formed_or_ends(
     assert "of 15 min" in lines[1]
     assert lines[1].endswith("; 1 pool tried")
     assert ("error: capacity_exhausted: no pool" in result.stderr) == bool(code)
+
+
+ENDS_IT = f"`gpulease group release {ID}` ends it"
+COSTS: Json = {**a_group()["cost"], "price_per_hour": "55.00"}
+
+
+@pytest.mark.parametrize(
+    ("seen", "goes_on"),
+    [
+        (a_group("queued"), f"continues and costs 110.00 USD/h once it runs: {ENDS_IT}"),
+        (
+            a_group("forming", "booting", "queued", cost=COSTS),
+            f"continues and costs 55.00 USD/h, 110.00 with all members: {ENDS_IT}",
+        ),
+        (
+            a_group("forming", "active", "booting", cost={**COSTS, "price_per_hour": "110.00"}),
+            f"continues and costs 110.00 USD/h: {ENDS_IT}",
+        ),
+    ],
+)
+def test_ctrl_c_ends_a_watch_and_says_what_the_group_goes_on_to_cost(
+    api: FakeApi, cli: Cli, seen: Json, goes_on: str
+) -> None:
+    api.documents["POST", "/v1/groups"] = api.documents["GET", PATH] = seen
+    for command in ([*CREATE, "--watch"], ["group", "watch", "train"]):
+        process = cli.fork(*command)
+        assert process.stdout is not None
+        assert seen["state"] in process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=20)
+        assert process.returncode == 130
+        assert errors.endswith(f"{ID} {goes_on}\ninterrupted\n")
+
+
+def test_the_note_after_ctrl_c_fits_a_group_that_ends_or_was_not_read() -> None:
+    assert interrupted(ID, a_group("releasing")) == f"{ID} continues to end: `gpulease group show {ID}`"
+    assert interrupted(ID, a_group("ended")) == f"{ID} has ended"
+    assert interrupted(ID, {}) == f"{ID} continues: {ENDS_IT}"
 
 
 @pytest.mark.parametrize("width", ["80", "120"])
