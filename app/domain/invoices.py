@@ -60,7 +60,7 @@ class Charge:
     """A line of a file. `month`: the first day of its billing period. `cost`: USD.
 
     `resource_id`: of a VM, the part that its instance id contains; otherwise as the provider names it. `lease_id` and
-    `installation` are those of the tags.
+    `installation` are those of the tags. The disk of a volume has the volume's id as its lease.
     """
 
     day: date
@@ -98,7 +98,7 @@ def parse(row: Row, dialect: FocusDialect) -> Charge:
         charge_category=_text(row, CATEGORY),
         service=_storable(str(row.get(SERVICE.lower()) or ""), SERVICE) or None,
         cost=_cost(row, dialect),
-        lease_id=tag_values.get(tags.LEASE),
+        lease_id=tag_values.get(tags.LEASE) or tag_values.get(tags.VOLUME),
         installation=tag_values.get(tags.INSTALLATION),
         is_vm=vm is not None,
     )

@@ -42,7 +42,7 @@ function pathOf(query, month) {
 
 const Orphans = ({ number }) =>
   number > 0 &&
-  html`<p class="notice" data-tone="bad" role="status"><${Icon} name="warning" /><span><strong>${counted(number, "charged resource")} of this installation without a lease.</strong> They may still run: see <a href=${refined({ kind: "cloud_only" })}>their charges</a> and <a href=${to("accounts")}>the orphans</a>.</span></p>`;
+  html`<p class="notice" data-tone="bad" role="status"><${Icon} name="warning" /><span><strong>${counted(number, "charged resource")} of this installation without a lease or volume.</strong> They may still run: see <a href=${refined({ kind: "cloud_only" })}>their charges</a> and <a href=${to("accounts")}>the orphans</a>.</span></p>`;
 
 /** What rounds to no cent is no difference. */
 function Difference({ amount }) {
@@ -84,7 +84,7 @@ const Charges = ({ page, query, tenants }) => html`
     <${Scroll} label="Charges">
       <table class="list cards">
         <caption class="vh">Charges</caption>
-        <thead><tr><th scope="col">Day, UTC</th><th scope="col">Kind</th><th scope="col">Resource</th><th scope="col">Lease</th><th scope="col" class="n">Estimated</th><th scope="col" class="n">Invoiced</th><th scope="col" class="n">Difference</th></tr></thead>
+        <thead><tr><th scope="col">Day, UTC</th><th scope="col">Kind</th><th scope="col">Resource</th><th scope="col">Lease or volume</th><th scope="col" class="n">Estimated</th><th scope="col" class="n">Invoiced</th><th scope="col" class="n">Difference</th></tr></thead>
         <tbody>${page.items.map((one) => html`<${Charge} key=${one.day + one.provider + one.resource_id + one.kind + one.lease_id} one=${one} tenants=${tenants} />`)}</tbody>
       </table>
     <//>
@@ -102,7 +102,7 @@ const Charge = ({ one, tenants }) => html`
     <td data-label="Day" class="num">${one.day}</td>
     <td data-label="Kind"><${Badge} state=${one.kind} kind=${badgeOf(one)} text=${one.kind === "cloud_only" && one.ours ? "orphan" : words(one.kind)} /></td>
     <th scope="row" data-label="Resource"><span class="id">${one.resource_id}</span><span class="under">${providerName(one.provider)}</span></th>
-    <td data-label="Lease">${one.lease_id ? html`<a class="id" href=${to(`leases/${one.lease_id}`)}>${one.lease_id}</a>` : NOTHING}${tenants.has(one.tenant_id) && html`<span class="under">${tenants.get(one.tenant_id)}</span>`}</td>
+    <td data-label="Lease or volume">${one.lease_id ? html`<a class="id" href=${to(`leases/${one.lease_id}`)}>${one.lease_id}</a>` : one.volume_id ? html`<span class="id">${one.volume_id}</span>` : NOTHING}${tenants.has(one.tenant_id) && html`<span class="under">${tenants.get(one.tenant_id)}</span>`}</td>
     <td data-label="Estimated" class="n">${usd(one.estimated)}</td>
     <td data-label="Invoiced" class="n">${usd(one.invoiced)}</td>
     <td data-label="Difference" class="n"><${Difference} amount=${one.difference} /></td>

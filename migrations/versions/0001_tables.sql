@@ -693,7 +693,7 @@ CREATE TABLE invoice_line (
 COMMENT ON COLUMN invoice_line.day IS 'UTC';
 COMMENT ON COLUMN invoice_line.resource_id IS 'in the form of attempt.instance_id where it is a VM';
 COMMENT ON COLUMN invoice_line.cost IS 'USD: EffectiveCost';
-COMMENT ON COLUMN invoice_line.lease_id IS 'from the tags';
+COMMENT ON COLUMN invoice_line.lease_id IS 'from the tags; on the disk of a volume, the volume''s id';
 COMMENT ON COLUMN invoice_line.installation IS 'from the tags';
 CREATE INDEX ix_invoice_line_day ON invoice_line (day, resource_id);
 CREATE INDEX ix_invoice_line_import_id ON invoice_line (import_id);

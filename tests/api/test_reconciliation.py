@@ -55,6 +55,7 @@ async def test_a_month_is_compared_by_day_and_resource(charged: Fleet, operator:
         "resource_id": "i-1",
         "ours": True,
         "lease_id": "lease_1",
+        "volume_id": None,
         "tenant_id": alice.tenant_id,
         "estimated": "1.10",
         "invoiced": "1.155",

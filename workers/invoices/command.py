@@ -20,7 +20,7 @@ _PROGRESS_SECONDS = 2.0
 
 
 def main(arguments: Sequence[str]) -> int:
-    """0 when the file is imported, 1 when it also shows charges without a lease, 2 with one line on stderr otherwise."""
+    """0 when the file is imported, 1 when it also shows charges without an owner, 2 with one line on stderr otherwise."""
     options = _options(arguments)
     dialects = {name: info.focus for name, info in providers().items() if info.focus is not None}
     try:
@@ -43,7 +43,7 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
         prog="gpulease-server reconcile",
         description="Import what a provider charged: its own export in the FOCUS format, of one month.",
         epilog=(
-            "Exit codes: 0 imported, 1 imported and resources of gpulease are charged that belong to no lease, "
+            "Exit codes: 0 imported, 1 imported and resources of gpulease are charged that belong to no lease or volume, "
             "2 nothing imported. docs/howto/reconcile.md describes how to export the file."
         ),
     )
@@ -80,7 +80,9 @@ def report(done: ImportSummary) -> str:
         lines.append(f"{done.gpulease_only} estimates of a day have no charge")
     if done.unlisted:
         cost = format_money(done.unlisted_cost)
-        lines.append(f"ALARM: {done.unlisted} resources of this installation belong to no lease and cost {cost} USD")
+        lines.append(
+            f"ALARM: {done.unlisted} resources of this installation belong to no lease or volume and cost {cost} USD"
+        )
     lines.append(f"GET /v1/ops/reconciliation?month={done.month:%Y-%m} shows the differences")
     return "\n".join(lines) + "\n"
 

@@ -1,4 +1,4 @@
-"""What leases cost by gpulease's clock, beside what providers charged."""
+"""What leases and volumes cost by gpulease's clock, beside what providers charged."""
 
 from datetime import date
 from typing import Annotated, Any
@@ -41,7 +41,7 @@ async def get_reconciliation(
     tenant_id: QueryText | None = None,
     kind: Annotated[ReconciliationKind | None, Query(description="Only rows of this kind.")] = None,
 ) -> Response:
-    """Compare what leases cost with what providers charged, for a month.
+    """Compare what leases and volumes cost with what providers charged, for a month.
 
     `gpulease-server reconcile` imports the charges from the providers' own files.
     """
@@ -61,7 +61,8 @@ async def get_reconciliation(
 
 
 def _charge(row: Any) -> ReconciledCharge:
-    names = ("kind", "day", "provider", "resource_id", "ours", "lease_id", "tenant_id", "estimated", "invoiced")
+    place = ("kind", "day", "provider", "resource_id", "ours")
+    names = (*place, "lease_id", "volume_id", "tenant_id", "estimated", "invoiced")
     return ReconciledCharge(**{name: getattr(row, name) for name in names}, difference=row.invoiced - row.estimated)
 
 

@@ -13,8 +13,8 @@ from app.api.schemas.hardware import GROWS
 class ReconciliationKind(StrEnum):
     """What a row compares. The list may grow.
 
-    `matched`: a charge for a resource of a lease. `cloud_only`: a charge for a resource that no lease used about that
-    day. `gpulease_only`: an estimate without a charge.
+    `matched`: a charge for a resource of a lease, or for a volume. `cloud_only`: a charge for a resource that no lease
+    used about that day, and that is no volume. `gpulease_only`: an estimate without a charge.
     """
 
     MATCHED = "matched"
@@ -28,13 +28,18 @@ class ReconciledCharge(View):
     kind: Annotated[ReconciliationKind, Field(description="What the comparison found. " + GROWS)]
     day: Annotated[date, Field(description="The day in UTC.")]
     provider: str
-    resource_id: Annotated[str, Field(description="The VM of the lease; for `cloud_only`, as the provider names it.")]
+    resource_id: Annotated[
+        str, Field(description="The VM of the lease, or the volume's disk; for `cloud_only`, as the provider names it.")
+    ]
     ours: Annotated[
         bool,
-        Field(description="The resource is a lease's, or has this installation's tag. With `cloud_only`: an orphan."),
+        Field(
+            description="The resource is a lease's or a volume's, or has this installation's tag. With `cloud_only`: an orphan."
+        ),
     ]
     lease_id: Annotated[str | None, Field(description="The lease, or the lease in the resource's tags.")]
-    tenant_id: Annotated[str | None, Field(description="The tenant of that lease. Null: unknown.")]
+    volume_id: Annotated[str | None, Field(description="The volume, or the volume in the disk's tags.")]
+    tenant_id: Annotated[str | None, Field(description="The tenant of that lease or volume. Null: unknown.")]
     estimated: Money
     invoiced: Money
     difference: Money
@@ -49,7 +54,7 @@ class ReconciledTotal(View):
     invoiced: Money
     difference: Money
     gpulease_only: Annotated[int, Field(description="Days of resources with an estimate and without a charge.")]
-    cloud_only: Annotated[int, Field(description="Resources with charges that no lease used.")]
+    cloud_only: Annotated[int, Field(description="Resources with charges that belong to no lease and no volume.")]
     unlisted: Annotated[int, Field(description="Those of them that have this installation's tag: orphans.")]
 
 

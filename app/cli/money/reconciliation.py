@@ -1,4 +1,4 @@
-"""`gpulease ops reconciliation`: what leases cost beside what providers charged (operators)."""
+"""`gpulease ops reconciliation`: what leases and volumes cost beside what providers charged (operators)."""
 
 from typing import Annotated, Literal
 
@@ -31,7 +31,7 @@ CHARGES: output.Columns = (
     ("DAY", "day"),
     ("PROVIDER", "provider"),
     ("RESOURCE", "resource_id"),
-    ("LEASE", "lease_id"),
+    ("LEASE", lambda item: item.get("lease_id") or item.get("volume_id")),
     ("ESTIMATED", output.price("estimated")),
     ("INVOICED", output.price("invoiced")),
     ("DIFFERENCE", output.price("difference")),
@@ -58,9 +58,9 @@ def reconciliation(
     tenant: Annotated[str | None, typer.Option(help="Id or name of the tenant.")] = None,
     limit: Annotated[int, typer.Option(min=0, help="Maximum number of charges; 0: all.")] = 50,
 ) -> None:
-    """Compare what leases cost with what providers charged in a month, in USD.
+    """Compare what leases and volumes cost with what providers charged in a month, in USD.
 
-    UNLISTED counts resources with this installation's tag that no lease used: orphans.
+    UNLISTED counts resources with this installation's tag that belong to no lease and no volume: orphans.
     """
     api = session.api(operator=True)
     owner = lookup.tenant_id(api, tenant) if tenant else None

@@ -1,7 +1,8 @@
-"""What leases cost by gpulease's clock, beside what providers charged.
+"""What leases and volumes cost by gpulease's clock, beside what providers charged.
 
 An attempt and a charge meet in the resource and the day. A charge for a resource that is no VM, such as a disk, meets the
-attempt of the lease in its tags.
+attempt of the lease in its tags. Records of a volume have it as their attempt and their lease. A charge for its disk meets
+it by the disk, as that for a VM does: a second disk with copied tags stays visible.
 """
 
 from dataclasses import asdict
@@ -40,15 +41,16 @@ _ROWS = """
         FROM near n ORDER BY n.provider, n.lease_id, n.day, n.distance, n.attempt_id DESC),
     charges AS MATERIALIZED (
         SELECT l.day, l.provider, l.resource_id, l.lease_id, l.is_vm,
+            CASE WHEN l.is_vm THEN l.resource_id ELSE lower(regexp_replace(l.resource_id, '^.*/', '')) END AS key,
             l.installation IS NOT NULL AND l.installation = (SELECT id FROM installation) AS ours, sum(l.cost) AS cost
         FROM invoice_line l CROSS JOIN months m
         WHERE l.day >= m.first AND l.day < m.next
-        GROUP BY 1, 2, 3, 4, 5, 6),
+        GROUP BY 1, 2, 3, 4, 5, 6, 7),
     charged AS MATERIALIZED (
         SELECT c.*, coalesce(r.attempt_id, t.attempt_id) AS attempt_id
         FROM charges c
-        LEFT JOIN by_resource r ON c.is_vm AND r.provider = c.provider AND r.key = c.resource_id AND r.day = c.day
-        LEFT JOIN by_lease t ON NOT c.is_vm AND c.ours
+        LEFT JOIN by_resource r ON (c.is_vm OR c.ours) AND r.provider = c.provider AND r.key = c.key AND r.day = c.day
+        LEFT JOIN by_lease t ON NOT c.is_vm AND c.ours AND NOT starts_with(c.lease_id, 'vol_')
             AND t.provider = c.provider AND t.lease_id = c.lease_id AND t.day = c.day),
     invoiced AS MATERIALIZED (
         SELECT attempt_id, day, sum(cost) AS cost FROM charged WHERE attempt_id IS NOT NULL GROUP BY 1, 2),
@@ -68,12 +70,15 @@ _ROWS = """
             coalesce(e.cost, 0) AS estimated, coalesce(i.cost, 0) AS invoiced
         FROM estimated e FULL JOIN invoiced i USING (attempt_id, day) JOIN attempts a USING (attempt_id)
         UNION ALL
-        SELECT 'cloud_only', c.day, c.provider, c.resource_id, max(c.lease_id), max(l.tenant_id), bool_or(c.ours), '', 0,
-            sum(c.cost)
-        FROM charged c LEFT JOIN lease l ON l.id = c.lease_id
+        SELECT 'cloud_only', c.day, c.provider, c.resource_id, max(c.lease_id), max(coalesce(l.tenant_id, v.tenant_id)),
+            bool_or(c.ours), '', 0, sum(c.cost)
+        FROM charged c LEFT JOIN lease l ON l.id = c.lease_id LEFT JOIN volume v ON v.id = c.lease_id
         WHERE c.attempt_id IS NULL GROUP BY c.day, c.provider, c.resource_id),
     wanted AS (
-        SELECT * FROM rows
+        SELECT kind, day, provider, resource_id, tenant_id, ours, attempt_id, estimated, invoiced,
+            CASE WHEN NOT starts_with(lease_id, 'vol_') THEN lease_id END AS lease_id,
+            CASE WHEN starts_with(lease_id, 'vol_') THEN lease_id END AS volume_id
+        FROM rows
         WHERE (CAST(:tenant_id AS text) IS NULL OR tenant_id = :tenant_id)
             AND (CAST(:kind AS text) IS NULL OR kind = :kind)),
     -- what the provider has refunded costs nothing
@@ -139,10 +144,10 @@ Key = tuple[date, str, str, str, str]
 
 
 def items(criteria: ReconciliationFilter, *, after: Key | None, limit: int) -> Bound[TextClause]:
-    """Rows by day, provider and resource.
+    """Rows by day, provider and resource, each with the lease or the volume.
 
     `kind`: `matched`, `cloud_only` (a charge for what no attempt used about that day) or `gpulease_only` (an estimate
-    without a charge). `ours`: it is a lease's, or carries this installation's tag.
+    without a charge). `ours`: it is a lease's or a volume's, or carries this installation's tag.
     """
     day, provider, resource, attempt, kind = after or (None, None, None, None, None)
     place = {"after_day": day, "after_provider": provider, "after_resource": resource, "after_attempt": attempt}
@@ -152,7 +157,7 @@ def items(criteria: ReconciliationFilter, *, after: Key | None, limit: int) -> B
 def totals(criteria: ReconciliationFilter) -> Bound[TextClause]:
     """A row for each tenant, NULL last: charges that belong to no tenant.
 
-    `unlisted`: resources with this installation's tag that belong to no lease.
+    `unlisted`: resources with this installation's tag that belong to no lease and to no volume.
     """
     return Bound(_TOTALS, asdict(criteria))
 

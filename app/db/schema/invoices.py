@@ -62,7 +62,7 @@ invoice_line = Table(
     Column("charge_category", Text, nullable=False),
     Column("service", Text),
     Column("cost", Numeric, nullable=False, comment="USD: EffectiveCost"),
-    Column("lease_id", Id, comment="from the tags"),
+    Column("lease_id", Id, comment="from the tags; on the disk of a volume, the volume's id"),
     Column("installation", Text, comment="from the tags"),
     Column("is_vm", Boolean, nullable=False),
     Index("ix_invoice_line_day", "day", "resource_id"),

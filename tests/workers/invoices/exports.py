@@ -24,11 +24,26 @@ DISKS = {
     "azure": "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/disks/gpulease-vm{}-os",
     "gcp": "//compute.googleapis.com/projects/42/zones/us-central1-a/disk/900{}",
 }
+VOLUME_DISKS = {
+    "aws": "arn:aws:ec2:us-east-1:123456789012:volume/vol-0ccc{}",
+    "azure": "/subscriptions/S/resourceGroups/G/providers/Microsoft.Compute/disks/GPULEASE-VOL-{}",
+    "gcp": "//compute.googleapis.com/projects/42/zones/us-central1-a/disks/910{}",
+}
+DISK_IDS = {
+    "aws": "vol-0ccc{}",
+    "azure": "gpulease-vol-{}:7e4c1f3e-0000-4000-8000-00000000000{}",
+    "gcp": "us-central1-a:gpulease-vol-{}:910{}",
+}
 NAMES = {"aws": "AWS", "azure": "Microsoft", "gcp": "Google Cloud"}
 
 
 def instance_id(provider: str, number: int) -> str:
     return INSTANCE_IDS[provider].format(number, number)
+
+
+def disk_id(provider: str, number: int) -> str:
+    """The disk of a volume."""
+    return DISK_IDS[provider].format(number, number)
 
 
 @dataclass
@@ -45,6 +60,10 @@ class Export:
 
     def disk(self, number: int, day: int, cost: str, **tags: str) -> "Export":
         return self.add(DISKS[self.provider].format(number), day, cost, tags)
+
+    def volume(self, number: int, day: int, cost: str, **tags: str) -> "Export":
+        """A charge for the disk of a volume."""
+        return self.add(VOLUME_DISKS[self.provider].format(number), day, cost, tags)
 
     def add(self, resource: str, day: int, cost: str, tags: Mapping[str, str], **more: str) -> "Export":
         start = f"{self.month}-{day:02}"

@@ -20,7 +20,7 @@ from app.db.schema.tables import installation, invoice_import, invoice_line, usa
 from app.domain.list_filters import ReconciliationFilter
 from app.settings.providers import providers
 from tests.db.store import Store
-from tests.workers.invoices.exports import Export, instance_id
+from tests.workers.invoices.exports import Export, disk_id, instance_id
 from workers.invoices import command
 from workers.invoices.files import InvalidFile
 from workers.invoices.importing import AlreadyImported, ImportSummary, import_files
@@ -50,6 +50,22 @@ def used(store: Store, cloud: str, number: int, day: int, cost: str) -> str:
     place = {"provider": cloud, "instance_id": instance_id(cloud, number), "starts_at": at(day), "seconds": 3600}
     store.run(insert(usage_record).values(attempt_id=new_id("attempt"), **about, **place, **parts, **values))
     return lease_id
+
+
+def used_volume(store: Store, cloud: str, number: int, day: int, cost: str) -> str:
+    """An hour of a volume, as its job records it. Returns the volume."""
+    volume_id = new_id("vol")
+    values: dict[str, Any] = dict.fromkeys(("account", "region", "zone", "market"), "x")
+    values |= dict.fromkeys(("seconds", "compute_cost", "address_cost", "list_cost", "gpu_hours", "n", "revision"), 0)
+    about = {"attempt_id": volume_id, "lease_id": volume_id, "lease_name": "data", "labels": {}}
+    disk = {"instance_type": "volume", "instance_id": disk_id(cloud, number), "price_per_hour": Decimal(cost)}
+    place = {"provider": cloud, "starts_at": at(day), "tenant_id": store.tenant_id}
+    store.run(
+        insert(usage_record).values(
+            **values, **about, **disk, **place, disk_cost=Decimal(cost), disk_gib_hours=Decimal(100)
+        )
+    )
+    return volume_id
 
 
 def at(day: int) -> datetime:
@@ -96,6 +112,30 @@ def test_a_foreign_row_a_missing_charge_and_another_price_are_found(store: Store
     assert (mine.estimated, mine.invoiced, mine.gpulease_only, mine.cloud_only) == (27, 21, 1, 0)
     assert (nobodys.invoiced, nobodys.cloud_only, nobodys.unlisted) == (12, 2, 1)
     assert [row.lease_id for row in report(store, kind="gpulease_only", tenant_id=store.tenant_id)] == [uncharged]
+
+
+@CLOUDS
+def test_charges_for_volumes_are_theirs_and_those_for_copies_of_their_disks_are_not(
+    store: Store, tmp_path: Path, cloud: str
+) -> None:
+    """The second is charged the day after its end, the third is not charged. A fourth disk has the tags of the first."""
+    first, late, uncharged = (used_volume(store, cloud, number, 5, "0.02") for number in (1, 2, 3))
+    tags = {"installation": ours(store)}
+    export = Export(cloud).volume(1, 5, "0.03", **tags, volume=first).volume(2, 6, "0.01", **tags)
+    export.volume(4, 5, "0.04", **tags, volume=first).volume(5, 5, "0.05", **tags, volume="vol_unknown")
+    done = load(store, export.write(tmp_path / "focus.csv"))
+    assert (done.stored, done.unlisted, done.unlisted_cost) == (4, 2, Decimal("0.09"))
+    rows = {(row.kind, row.volume_id, row.day.day, row.estimated, row.invoiced, row.lease_id) for row in report(store)}
+    paid = Decimal("0.02")
+    assert rows == {
+        ("matched", first, 5, paid, Decimal("0.03"), None),
+        ("gpulease_only", late, 5, paid, 0, None),
+        ("matched", late, 6, 0, Decimal("0.01"), None),
+        ("gpulease_only", uncharged, 5, paid, 0, None),
+        ("cloud_only", first, 5, 0, Decimal("0.04"), None),
+        ("cloud_only", "vol_unknown", 5, 0, Decimal("0.05"), None),
+    }
+    assert {row.leases for row in store.all(reconciliation.totals(ReconciliationFilter(month=MONTH)))} == {0}
 
 
 @CLOUDS
@@ -217,7 +257,10 @@ def test_the_command_reports_and_its_exit_code_tells_of_an_alarm(
     assert "was imported at" in capsys.readouterr().err
     alarm = Export("aws").vm(3, 5, "20", installation=ours(store)).write(tmp_path / "alarm.csv")
     assert command.main(["--file", str(alarm), "--provider", "aws"]) == 1
-    assert "ALARM: 1 resources of this installation belong to no lease and cost 20.00 USD" in capsys.readouterr().out
+    assert (
+        "ALARM: 1 resources of this installation belong to no lease or volume and cost 20.00 USD"
+        in capsys.readouterr().out
+    )
     assert command.main(["--file", str(tmp_path / "missing.csv")]) == 2
 
 
