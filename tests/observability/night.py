@@ -7,14 +7,17 @@ answers. Prometheus' part is played by `promql`: a scrape after each step of tim
 import base64
 import io
 import json
+import math
 import os
 import re
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from collections.abc import Set as AbstractSet
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, LiteralString
@@ -58,8 +61,10 @@ from workers.runtime.loop import Loop
 
 MEASURES = os.environ.get("GPULEASE_SITUATIONS") == "all"
 """As `python -m tests.observability` does: every situation, and the seconds until each view says it."""
-_STEPS = ((60, 15.0), (300, 30.0), (900, 60.0)) if MEASURES else ((60, 30.0), (900, 60.0))
+_MEASURED_STEPS = ((60, 15.0), (300, 30.0), (900, 60.0))
 """Seconds between two scrapes until so many seconds have passed. Later steps are a tenth of the time so far."""
+_FIRST_STEPS = ((60, 30.0), (120, 60.0))
+"""When nothing is measured. Later steps are half of the time so far, and no limit is stepped over."""
 RULES = ROOT / "docs" / "alerts" / "gpulease.rules.yml"
 ALERTS: dict[str, dict[str, Any]] = {
     rule["alert"]: rule
@@ -80,6 +85,13 @@ MakeFleet = Callable[..., Fleet]
 def seconds_of(duration: str | None) -> float:
     """As Prometheus writes a duration. None: 0."""
     return float(duration[:-1]) * {"s": 1, "m": 60, "h": 3600}[duration[-1]] if duration else 0.0
+
+
+@cache
+def _longest_step(alert: str | None) -> float:
+    """Prometheus needs two scrapes within each range of the alert's expression."""
+    ranges = re.findall(r"\[(\w+)\]", ALERTS[alert]["expr"]) if alert else ()
+    return min((seconds_of(one) / 2 for one in ranges), default=math.inf)
 
 
 def _as_url(source: str) -> str:
@@ -190,9 +202,12 @@ class Night:
         """A situation begins now."""
         self._began = self._at
 
-    async def pass_time(self) -> None:
-        """One step: the processes that live work, then Prometheus scrapes."""
-        step = next((step for until, step in _STEPS if self.seconds < until), self.seconds / 10)
+    async def pass_time(self, alert: str | None, limits: Iterable[float] = (), *, alone: bool = False) -> None:
+        """One step: the processes that live work, then Prometheus scrapes.
+
+        `limits`: when a look is due, in seconds since `begin`. `alone`: nothing but the alert is still awaited.
+        """
+        step = self._measured_step() if MEASURES else self._step(alert, limits, alone=alone)
         self._at += step
         self._clock.forward(step)
         self.work()
@@ -200,6 +215,18 @@ class Night:
             result = act()
             if result is not None:
                 await result
+
+    def _measured_step(self) -> float:
+        return next((step for until, step in _MEASURED_STEPS if self.seconds < until), self.seconds / 10)
+
+    def _step(self, alert: str | None, limits: Iterable[float], *, alone: bool) -> float:
+        """While the expression of an alert that is awaited alone is true, Prometheus looks at its beginning, halfway and at
+        its end."""
+        step = next((step for until, step in _FIRST_STEPS if self.seconds < until), math.ceil(self.seconds / 2))
+        if alone and alert in self.since:
+            lasting = seconds_of(ALERTS[alert].get("for"))
+            step = min(max(step, lasting / 2), self.since[alert] + lasting - self._at)
+        return min([step, _longest_step(alert), *(limit - self.seconds for limit in limits if limit > self.seconds)])
 
     def work(self) -> None:
         """What the processes do meanwhile: signs of life, due jobs, due leases, numbers of events."""
@@ -291,23 +318,25 @@ class Night:
 
     # --- views --------------------------------------------------------------------------------------------------
 
-    async def look(self) -> "Seen":
-        """What each view shows now."""
+    async def look(self, alert: str | None, views: AbstractSet[str]) -> "Seen":
+        """What these views show now. Others may show nothing."""
+        texts = await self._texts() if views & {"API", "summary", "dashboard"} else {}
         self._scrapes = [one for one in self._scrapes if one.at > self._at - 7200]
-        summary, ready = await self._get("/v1/ops/summary"), await self._get("/readyz")
         self._scrapes.append(scrape(self._at, *await self._pages()))
-        firing = {name for name, rule in ALERTS.items() if self._fires(name, rule)}
+        firing = {alert} if alert is not None and self._fires(alert) else set()
+        return Seen(scrape=self._scrapes[-1], firing=firing, log=self._new_lines(), **texts)
+
+    async def _texts(self) -> dict[str, str]:
+        """What the API answers, and what is made of it."""
+        summary, ready = await self._get("/v1/ops/summary"), await self._get("/readyz")
         is_ok = summary is not None and summary.status_code == 200
         document = summary.json() if is_ok and summary is not None else None
         text = "" if summary is None else summary.text
-        return Seen(
-            api=text + ("" if ready is None else ready.text),
-            summary=_printed(document) if document is not None else text,
-            dashboard=self._given.dashboard.shown(document) if document is not None else text,
-            scrape=self._scrapes[-1],
-            firing=firing,
-            log=self._new_lines(),
-        )
+        return {
+            "api": text + ("" if ready is None else ready.text),
+            "summary": _printed(document) if document is not None else text,
+            "dashboard": self._given.dashboard.shown(document) if document is not None else text,
+        }
 
     async def _get(self, path: str) -> httpx.Response | None:
         if "api" not in self.alive:
@@ -328,7 +357,8 @@ class Night:
                 patch.setattr(module, "time", now)
             yield
 
-    def _fires(self, name: str, rule: dict[str, Any]) -> bool:
+    def _fires(self, name: str) -> bool:
+        rule = ALERTS[name]
         if not evaluate(rule["expr"], *self._scrapes):
             self.since.pop(name, None)
             return False
@@ -349,15 +379,16 @@ def _printed(summary: Any) -> str:
     return re.sub(r" +", " ", capture.get())
 
 
-class Seen(SimpleNamespace):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
     """What the views show at one moment. `log`: the lines since the look before."""
 
-    api: str
-    summary: str
-    dashboard: str
     scrape: Scrape
     firing: set[str]
     log: list[dict[str, Any]]
+    api: str = ""
+    summary: str = ""
+    dashboard: str = ""
 
 
 @contextmanager

@@ -20,6 +20,8 @@ Labels = frozenset[tuple[str, str]]
 Vector = dict[Labels, float]
 
 _TOKEN = re.compile(r'\s*(?:(\d+(?:\.\d+)?[smhd]?|[A-Za-z_]\w*|"[^"]*")|(=~|!~|!=|==|>=|<=|[(){}\[\],=<>/*+-]))')
+_NAME = re.compile(r"[{\s]")
+"""What ends the name of a metric."""
 _AGGREGATES: Mapping[str, Callable[[Sequence[float]], float]] = {"max": max, "min": min, "sum": sum}
 _COMPARISONS = {
     "==": operator.eq,
@@ -44,16 +46,43 @@ class Scrape:
     samples: Mapping[str, Vector]
 
 
+class _Pages(Mapping[str, Vector]):
+    """The samples of each metric. Only those of metrics that somebody asks for are read."""
+
+    def __init__(self, texts: Sequence[str]) -> None:
+        self._lines: dict[str, list[list[str]]] = {}
+        self._read: dict[str, Vector] = {}
+        for number, text in enumerate(texts):
+            for line in text.splitlines():
+                if line and not line.startswith("#"):
+                    pages = self._lines.setdefault(_NAME.split(line, 1)[0], [[] for _ in texts])
+                    pages[number].append(line)
+
+    def __getitem__(self, name: str) -> Vector:
+        if name not in self._read:
+            self._read[name] = self._vector(name)
+        return self._read[name]
+
+    def _vector(self, name: str) -> Vector:
+        vector: Vector = {}
+        for number, lines in enumerate(self._lines[name]):
+            for family in text_string_to_metric_families("\n".join(lines)):
+                for sample in family.samples:
+                    labels = frozenset({**sample.labels, "instance": str(number)}.items())
+                    assert labels not in vector, f"{name} is told twice"
+                    vector[labels] = sample.value
+        return vector
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._lines)
+
+    def __len__(self) -> int:
+        return len(self._lines)
+
+
 def scrape(at: float, *texts: str) -> Scrape:
     """What Prometheus would keep of these pages, each of a target of its own."""
-    samples: dict[str, Vector] = defaultdict(dict)
-    for number, text in enumerate(texts):
-        for family in text_string_to_metric_families(text):
-            for sample in family.samples:
-                labels = frozenset({**sample.labels, "instance": str(number)}.items())
-                assert labels not in samples[sample.name], f"{sample.name} is told twice"
-                samples[sample.name][labels] = sample.value
-    return Scrape(at, dict(samples))
+    return Scrape(at, _Pages(texts))
 
 
 def evaluate(expression: str, *scrapes: Scrape) -> Vector:

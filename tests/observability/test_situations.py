@@ -94,20 +94,21 @@ async def test_each_view_says_the_name_of_a_situation_in_time(
     night: Night, name: str, record_property: Callable[[str, object], None]
 ) -> None:
     situation = SITUATIONS[name]
-    await night.pass_time()
-    before = said(situation, await night.look())
+    await night.pass_time(situation.alert)
+    before = said(situation, await night.look(situation.alert, set(VIEWS)))
     assert not any(before.values()), before
     night.begin()
     await situation.cause(night)
     took: dict[str, float] = {}
     expected = [view for view in VIEWS if view not in situation.silent]
-    while set(expected) - took.keys() and night.seconds < max(situation.within, situation.alarms_within) * 1.5:
-        await night.pass_time()
-        for view, says in said(situation, await night.look()).items():
+    limits = (situation.within, situation.alarms_within)
+    while (missing := set(expected) - took.keys()) and night.seconds < max(limits) * 1.5:
+        await night.pass_time(situation.alert, limits, alone=missing == {"alert"})
+        views = set(VIEWS) if MEASURES else missing
+        for view, says in said(situation, await night.look(situation.alert, views)).items():
             if says:
                 took.setdefault(view, night.seconds)
     record_property("seconds", {view: took.get(view) for view in VIEWS})
-    record_property("firing", sorted(night.since))
     late = {
         view: took.get(view)
         for view in expected
