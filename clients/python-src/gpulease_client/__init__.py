@@ -6,6 +6,8 @@ from gpulease_client._sync.client import Client
 from gpulease_client.errors import (
     ApiError,
     GpuleaseError,
+    GroupEndedError,
+    GroupTimeoutError,
     InvalidSignatureError,
     InvalidValueError,
     LeaseEndedError,
@@ -21,6 +23,8 @@ __all__ = [
     "AsyncClient",
     "Client",
     "GpuleaseError",
+    "GroupEndedError",
+    "GroupTimeoutError",
     "InvalidSignatureError",
     "InvalidValueError",
     "LeaseEndedError",

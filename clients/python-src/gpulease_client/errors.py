@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from gpulease_client.core.models import Lease
+from gpulease_client.core.models import Group, Lease
 
 _STANDARD = frozenset({"type", "title", "status", "detail", "instance", "code", "retryable", "errors", "request_id"})
 
@@ -94,6 +94,23 @@ class WaitTimeoutError(GpuleaseError, TimeoutError):
     def __init__(self, lease: Lease, until: str) -> None:
         super().__init__(f"lease {lease.id} is {_text(lease.state)} and not yet {until}; it still exists")
         self.lease = lease
+
+
+class GroupEndedError(GpuleaseError):
+    """The group ended or ends before it reached the state that the caller waits for."""
+
+    def __init__(self, group: Group) -> None:
+        reason = group.reason.message if group.reason else "no reason"
+        super().__init__(f"group {group.id} is {_text(group.state)}: {reason}")
+        self.group = group
+
+
+class GroupTimeoutError(GpuleaseError, TimeoutError):
+    """The time of a wait is over. The group still exists and may still be billed."""
+
+    def __init__(self, group: Group, until: str) -> None:
+        super().__init__(f"group {group.id} is {_text(group.state)} and not yet {until}; it still exists")
+        self.group = group
 
 
 def _text(state: object) -> str:

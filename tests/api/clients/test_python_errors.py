@@ -37,6 +37,7 @@ def _kinds(kind: Any) -> Iterator[Any]:
 
 def test_every_error_survives_pickle_and_copy(gpulease_client: ModuleType) -> None:
     lease = gpulease_client.models.Lease.from_dict(example("/v1/leases", "post", "201"))
+    group = gpulease_client.models.Group.from_dict(example("/v1/groups", "post", "201"))
     problem = {"code": "not_found", "title": "No", "detail": "no", "request_id": "r", "limit": 8}
     kinds = list(_kinds(gpulease_client.GpuleaseError))
     assert len(kinds) > 30
@@ -48,6 +49,8 @@ def test_every_error_survives_pickle_and_copy(gpulease_client: ModuleType) -> No
                 "UnexpectedResponseError": (502, PAGE),
                 "LeaseEndedError": (lease,),
                 "WaitTimeoutError": (lease, "active"),
+                "GroupEndedError": (group,),
+                "GroupTimeoutError": (group, "formed"),
             }
             error = kind(*given.get(kind.__name__, ("why",)))
         error.idempotency_key = "key"

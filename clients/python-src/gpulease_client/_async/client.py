@@ -6,13 +6,19 @@ from typing import Any, Protocol, Self, TypeVar
 import httpx
 
 from gpulease_client import settings
+from gpulease_client._async.budgets import AsyncBudgets
+from gpulease_client._async.costs import AsyncCostReports
 from gpulease_client._async.events import AsyncEvents
+from gpulease_client._async.groups import AsyncGroups
 from gpulease_client._async.http import AsyncHttp
+from gpulease_client._async.keys import AsyncKeys
 from gpulease_client._async.leases import AsyncLeases
 from gpulease_client._async.offerings import AsyncOfferings
+from gpulease_client._async.quotes import AsyncQuotes
 from gpulease_client._async.ssh_keys import AsyncSshKeys
 from gpulease_client._async.usage import AsyncUsageReports
 from gpulease_client._async.volumes import AsyncVolumes
+from gpulease_client._async.webhooks import AsyncWebhooks
 from gpulease_client._described import VERSION
 from gpulease_client.core.client import AuthenticatedClient
 from gpulease_client.core.models import Problem
@@ -41,11 +47,17 @@ class AsyncClient:
 
     Attributes:
         leases: create, wait, list, extend, release.
+        groups: leases that start together: create, wait, scale, release.
+        quotes: prices that hold for some minutes.
         events: list and stream.
         offerings: what can be leased.
         ssh_keys: public keys for logins.
         volumes: disks that outlive leases.
         usage: use over time, and the present state.
+        costs: what leases have cost, and a forecast.
+        budgets: what leases may cost in a period.
+        webhooks: addresses that receive events, and their deliveries.
+        keys: API keys of the tenant.
         core: the connection of the generated functions below `gpulease_client.core.api`.
     """
 
@@ -81,6 +93,12 @@ class AsyncClient:
         self.ssh_keys = AsyncSshKeys(self._http)
         self.volumes = AsyncVolumes(self._http)
         self.usage = AsyncUsageReports(self._http)
+        self.groups = AsyncGroups(self._http)
+        self.quotes = AsyncQuotes(self._http)
+        self.costs = AsyncCostReports(self._http)
+        self.budgets = AsyncBudgets(self._http)
+        self.webhooks = AsyncWebhooks(self._http)
+        self.keys = AsyncKeys(self._http)
 
     async def __aenter__(self) -> Self:
         return self
