@@ -25,6 +25,7 @@ from cloudsim.arm.catalog import catalog as azure_catalog
 from cloudsim.arm.cloud import AZURE
 from cloudsim.arm.http_app import ArmFront
 from cloudsim.control.api import ControlApi
+from cloudsim.control.disks import DisksApi
 from cloudsim.control.gpus import GpusApi
 from cloudsim.control.restrictions import RestrictionsApi
 from cloudsim.credentials import Credentials
@@ -37,6 +38,7 @@ from cloudsim.gce.catalog import catalog as gcp_catalog
 from cloudsim.gce.cloud import GCP
 from cloudsim.gce.http_app import GceFront
 from cloudsim.settings import Settings
+from cloudsim.ssh.files import FilesApi
 from cloudsim.store import Store
 from cloudsim.world import World
 from cloudsim.world.core import Clock
@@ -87,7 +89,8 @@ class Simulation:
         control = ControlApi(self.world, clouds, self.credentials)
         restrictions = RestrictionsApi(self.world, clouds)
         aws = Route("/", front.endpoint, methods=["POST"])
-        controls = [*control.routes(), *restrictions.routes(), *GpusApi(self.world).routes()]
+        more = [api(self.world) for api in (GpusApi, DisksApi, FilesApi)]
+        controls = [*control.routes(), *restrictions.routes(), *(route for api in more for route in api.routes())]
         self.app = Starlette(routes=[aws, *gce.routes(), *arm.routes(), *controls])
         self._store = Store(state, self.world, self.credentials) if state else None
         self._beside = beside

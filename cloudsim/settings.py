@@ -35,7 +35,7 @@ class Settings(BaseModel):
     resource_lag_seconds: NonNegativeFloat = Field(0.0, le=YEAR_SECONDS)
     """How long the lists of EC2 do not show a fresh security group, placement group or volume."""
     volume_seconds: NonNegativeFloat = Field(0.0, le=YEAR_SECONDS)
-    """How long a disk that is made without a VM shows as being created."""
+    """How long a disk that is made without a VM shows as being created, and a disk without a VM as being deleted."""
     volume_gib: int | None = Field(None, ge=0)
     """GiB of all volumes that EC2 allows in a region; None: no limit."""
     page_token_seconds: NonNegativeFloat = Field(3_600.0, le=YEAR_SECONDS)

@@ -67,6 +67,13 @@ def _order(call: Call, disk: Document, name: str, tags: dict[str, str], size: in
     )
 
 
+def state_of_part(world: World, thing: Resource) -> str:
+    """Of a disk, or of anything else, which takes no time."""
+    if thing.kind is not ResourceKind.VOLUME or world.is_made(thing):
+        return "Succeeded"
+    return "Deleting" if "gone_from" in thing.spec else "Creating"
+
+
 def attached(world: World, vm: Vm) -> list[Document]:
     """The data disks that were attached to a VM, as its storage profile shows them."""
     parts = (world.resources.get(resource_id) for resource_id in vm.resources)

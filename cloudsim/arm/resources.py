@@ -76,7 +76,10 @@ def delete(kind: ResourceKind) -> Handler:
         if thing.spec.get("protected"):
             raise locked(thing.id)
         _check_reserved(call.world, thing)
-        call.world.remove_resource(thing.id)
+        if kind is ResourceKind.VOLUME:
+            call.world.delete_disk(thing)
+        else:
+            call.world.remove_resource(thing.id)
         return Answer(status=200 if kind in _AT_ONCE else 202)
 
     return handle

@@ -6,7 +6,7 @@ import uuid
 from datetime import UTC, datetime
 
 from cloudsim.arm.call import TYPES, VMS, Document
-from cloudsim.arm.disks import attached
+from cloudsim.arm.disks import attached, state_of_part
 from cloudsim.arm.networks import default_rules
 from cloudsim.arm.subscriptions import READ_ONLY, STOPPED_BY_STATE
 from cloudsim.world import Market, Resource, ResourceKind, Vm, VmState, World
@@ -176,8 +176,7 @@ def resource(world: World, thing: Resource) -> Document:
         "location": thing.region,
         "tags": thing.tags,
     }
-    is_made = thing.kind is not ResourceKind.VOLUME or world.is_made(thing)
-    state = {} if thing.kind in _STATELESS else {"provisioningState": "Succeeded" if is_made else "Creating"}
+    state = {} if thing.kind in _STATELESS else {"provisioningState": state_of_part(world, thing)}
     return head | {"properties": {**state, **_PROPERTIES[thing.kind](world, thing)}} | _sku(thing) | _zones(thing)
 
 

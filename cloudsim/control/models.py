@@ -190,6 +190,22 @@ class SubnetBody(Body):
     free_addresses: Annotated[int, Field(ge=0)] | None = None
 
 
+class DiskBody(Body):
+    """A disk that no VM has."""
+
+    provider: str
+    id: str
+
+
+class FileBody(Body):
+    """A file of a VM, which exists on its volumes alone."""
+
+    provider: str
+    instance_id: str
+    path: str
+    text: str
+
+
 class GpusBody(Body):
     """How GPUs are from now on: of the VM `instance_id`, else of VMs launched later, of one type or of all.
 

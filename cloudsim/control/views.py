@@ -67,6 +67,20 @@ def resource(of: Resource) -> dict[str, Any]:
     }
 
 
+def disk(of: Resource) -> dict[str, Any]:
+    """Ground truth about a disk that was made without a VM, with its history.
+
+    `vms`: those that have had it, and when each got it. `deleted_with`: the VM whose end took it along.
+    """
+    spec = of.spec
+    return {
+        **resource(of),
+        "vms": [{"id": vm_id, "at": rfc3339(at)} for vm_id, at in spec.get("vms", ())],
+        "deleted_at": rfc3339(spec.get("deleted_at")),
+        "deleted_with": spec.get("deleted_with"),
+    }
+
+
 def fault(of: Fault) -> dict[str, Any]:
     """A standing fault; `times` is what is left of it."""
     return {

@@ -24,6 +24,8 @@ _MOST_GIB = 65_536
 def _state(world: World, volume: Resource) -> str:
     if volume.vm_id:
         return "in-use"
+    if "gone_from" in volume.spec:
+        return "deleting"
     return "available" if world.is_made(volume) else "creating"
 
 
@@ -174,5 +176,5 @@ def delete_volume(call: Call) -> Result:
     if volume.spec.get("protected"):
         raise AwsError("VolumeInUse", f"Volume {volume.id} is currently in use by another service")
     refuse_dry_run(call)
-    call.world.remove_resource(volume.id)
+    call.world.delete_disk(volume)
     return {}

@@ -59,6 +59,7 @@ def attach(call: Call) -> Result:
     if device in [part.spec.get("device") for part in held if part is not None and part.vm_id == vm.id]:
         raise invalid("resource.deviceName", f"The device name '{device}' is already in use.")
     call.world.attach(disk, vm, {"device": device})
+    disk.delete_with_vm = bool(body.get("autoDelete"))
     link = links.zonal(call.project, call.zone, "instances", vm.name)
     return operations.at_once(call, "attachDisk", link, vm.id)
 
@@ -101,7 +102,7 @@ def delete(call: Call) -> Result:
         )
     if disk.spec.get("protected"):
         raise GceError("resourceNotReady", f"The resource '{_link(disk)}' is not ready")
-    call.world.remove_resource(disk.id)
+    call.world.delete_disk(disk)
     return operations.at_once(call, "delete", _link(disk), disk.id)
 
 

@@ -142,7 +142,7 @@ def disk(world: World, of: Resource) -> Json:
         "name": of.spec["name"],
         "sizeGb": str(of.spec["size"]),
         "zone": links.zonal(*place),
-        "status": "READY" if world.is_made(of) else "CREATING",
+        "status": "READY" if world.is_made(of) else "DELETING" if "gone_from" in of.spec else "CREATING",
         **({"sourceImage": of.spec["image"]} if of.spec["image"] else {}),
         **_key(of),
         "selfLink": links.zonal(*place, "disks", of.spec["name"]),

@@ -66,6 +66,9 @@ class World:
         self.now = self.clock()
         self.vms: dict[str, Vm] = {}
         self.resources: dict[str, Resource] = {}
+        self.disks: list[Resource] = []
+        """Disks that were made without a VM, deleted ones too. Their `spec` has their history."""
+        self._going: list[Resource] = []
         self.capacity = Capacity()
         self.quotas = Quotas()
         self.buckets = Buckets()
@@ -104,6 +107,9 @@ class World:
             vm = self.vms.get(vm_id)
             if vm is not None:
                 self._catch_up(vm)
+        for disk in [disk for disk in self._going if disk.spec["gone_from"] <= self.now]:
+            self._going.remove(disk)
+            self.remove_resource(disk.id)
         return self.now
 
     def _catch_up(self, vm: Vm) -> None:
@@ -358,23 +364,40 @@ class World:
     def attach(self, volume: Resource, vm: Vm, spec: Mapping[str, object]) -> None:
         """The VM has the disk from now on; the VM's end leaves it. `spec`: what the VM's front says about the device."""
         volume.vm_id, volume.delete_with_vm = vm.id, False
-        volume.spec |= spec
+        volume.spec |= {**spec, "vms": [*volume.spec.get("vms", ()), (vm.id, self.now)]}
         vm.resources.append(volume.id)
         self.touch(vm)
         self.touch_resource(volume.id)
 
     def is_made(self, volume: Resource) -> bool:
-        """Whether the creation of a disk is over."""
+        """Whether a disk is ready: its creation is over, and nobody deletes it."""
+        if "gone_from" in volume.spec:
+            return False
         return self.now >= volume.created_at + self.settings.volume_seconds or volume.vm_id is not None
 
     def add_resource(self, resource: Resource) -> None:
         """From now on it exists."""
         self.resources[resource.id] = resource
+        if resource.kind is ResourceKind.VOLUME and resource.vm_id is None:
+            oldest = self.now - self.settings.history_seconds
+            self.disks = [disk for disk in self.disks if disk.spec.get("deleted_at", self.now) >= oldest]
+            self.disks.append(resource)
         self.touch_resource(resource.id)
 
-    def remove_resource(self, resource_id: str) -> None:
-        """It is gone; silent when it was."""
-        self.resources.pop(resource_id, None)
+    def delete_disk(self, disk: Resource) -> None:
+        """A disk that no VM has is gone after a while, at once where that takes no time. Silent when it is on its way."""
+        if not self.settings.volume_seconds:
+            self.remove_resource(disk.id)
+        elif "gone_from" not in disk.spec:
+            disk.spec["gone_from"] = self.now + self.settings.volume_seconds
+            self._going.append(disk)
+            self.touch_resource(disk.id)
+
+    def remove_resource(self, resource_id: str, *, with_vm: str | None = None) -> None:
+        """It is gone; silent when it was. `with_vm`: the VM whose end took it along."""
+        resource = self.resources.pop(resource_id, None)
+        if resource is not None:
+            resource.spec |= {"deleted_at": self.now, "deleted_with": with_vm}
         self.touch_resource(resource_id)
 
     def apply_settings(self, settings: Settings) -> None:
@@ -389,6 +412,9 @@ class World:
         """Take over stored VMs and resources into an empty world."""
         oldest_first = sorted(resources, key=lambda stored: stored.created_at)
         self.resources = {resource.id: resource for resource in oldest_first}
+        volumes = (resource for resource in oldest_first if resource.kind is ResourceKind.VOLUME)
+        self.disks = [volume for volume in volumes if volume.vm_id is None or "vms" in volume.spec]
+        self._going = [resource for resource in oldest_first if "gone_from" in resource.spec]
         for vm in sorted(vms, key=lambda stored: stored.seq):
             self._last_seq = vm.seq
             self._index(vm)
@@ -490,7 +516,7 @@ class World:
             if resource is None or resource.vm_id != vm.id:
                 continue
             if resource.delete_with_vm:
-                self.remove_resource(resource_id)
+                self.remove_resource(resource_id, with_vm=vm.id)
             else:
                 resource.vm_id = None
                 self.touch_resource(resource_id)

@@ -23,6 +23,8 @@ class Cloud:
         self._http = httpx.Client(base_url=url, timeout=PATIENCE, verify=NO_TLS)
         self.planted: set[str] = set()
         """Ids of the VMs that no launch of gpulease made."""
+        self.vanished: set[str] = set()
+        """Ids of the disks that somebody deleted behind our back."""
 
     def __enter__(self) -> Self:
         return self
@@ -55,6 +57,27 @@ class Cloud:
 
     def resources_of_tenant(self, tenant_id: str) -> list[Json]:
         return self._items("/_sim/resources", {"tag": f"{TENANT}:{tenant_id}"})
+
+    def disks(self) -> list[Json]:
+        """Disks that were made without a VM, deleted ones included, each with the VMs that have had it."""
+        return self._items("/_sim/disks", {})
+
+    def delete_disk(self, disk: Json) -> None:
+        """Somebody deletes a disk behind our back."""
+        self.vanished.add(str(disk["id"]))
+        self._post("/_sim/disks/delete", {"provider": disk["provider"], "id": disk["id"]})
+
+    def write_file(self, vm: Json, path: str, text: str) -> bool:
+        """Whether a program in the VM can write this file: its path is on a volume, and the VM runs."""
+        body = {"provider": vm["provider"], "instance_id": vm["id"], "path": path, "text": text}
+        answer = self._http.put("/_sim/files", json=body)
+        return answer.is_success and bool(answer.json()["written"])
+
+    def read_file(self, vm: Json, path: str) -> str | None:
+        """What a program in the VM reads there. None: there is no such file, or the VM does not run."""
+        params = {"provider": vm["provider"], "instance_id": vm["id"], "path": path}
+        answer = self._http.get("/_sim/files", params=params)
+        return answer.json()["text"] if answer.is_success else None
 
     def calls(self, operation: str) -> int:
         """How often an operation was called so far."""
@@ -156,6 +179,10 @@ class Cloud:
             yield
         finally:
             self._put("/_sim/settings", {"list_lag_seconds": 0})
+
+    def make_disks_take(self, seconds: float) -> None:
+        """How long a disk without a VM shows as being created, and as being deleted."""
+        self._put("/_sim/settings", {"volume_seconds": seconds})
 
     @contextmanager
     def agents(self, count: int) -> Iterator[None]:
