@@ -27,6 +27,7 @@ from tests.failpoints.points import names
 from tests.reports import FOLDER, write_evidence
 
 _TRIES = 3
+_DISK_SECONDS = 3.0
 
 SETTINGS = {
     **timing(
@@ -82,6 +83,7 @@ def main() -> int:
         Cloud(up.credentials.cloudsim_url) as cloud,
     ):
         operator.wait_for_offerings(*asked.clouds)
+        cloud.make_disks_take(_DISK_SECONDS)
         stage = Stage(up, operator, cloud, asked.clouds)
         began = time.monotonic()
         places = set() if asked.repeat else rehearse(stage, asked.scenarios)

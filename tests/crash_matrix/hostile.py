@@ -19,7 +19,7 @@ from app.db.schema.tables import metadata
 from app.domain.tags import LEASE, TENANT
 from app.local.waiting import wait_until
 from cloudsim.gpus import devices
-from tests.crash_matrix.scenarios import TYPES
+from tests.crash_matrix.group import TYPES
 from tests.e2e.cloud import Cloud, Json
 from tests.e2e.forgery import Forger
 from tests.e2e.people import Tenant

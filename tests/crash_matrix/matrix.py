@@ -19,8 +19,9 @@ from threading import Barrier
 
 from app.domain.tags import ATTEMPT, BATCH, LEASE, TENANT
 from app.local.waiting import wait_until
+from tests.crash_matrix.group import ACCOUNTS, ENDED, Arm, Group
 from tests.crash_matrix.hostile import HOSTILE_SECONDS, Hostility
-from tests.crash_matrix.scenarios import ACCOUNTS, BREAKS_OFF, ENDED, SCENARIOS, Arm, Group
+from tests.crash_matrix.scenarios import BREAKS_OFF, SCENARIOS
 from tests.e2e.cloud import Cloud
 from tests.e2e.people import Operator, Tenant
 from tests.e2e.stack import Stack
@@ -203,15 +204,23 @@ def may_be_late(place: Place) -> bool:
 
 
 def batches(cases: Sequence[Case], size: int) -> Iterator[list[Case]]:
-    """Cases that may run side by side: of one scenario and one kind, at most `size`."""
+    """Cases that may run side by side: of one scenario and one kind, at most `size`.
 
-    def kind(case: Case) -> tuple[str, bool, bool]:
-        return case.scenario, case.place.of_lease, case.action is Action.LATE
+    A point of a process has one action at a time, and a case with a lease of its own another one than others.
+    """
+
+    def kind(case: Case) -> tuple[str, bool, bool, str]:
+        return (
+            case.scenario,
+            case.place.of_lease,
+            case.action is Action.LATE,
+            "" if case.place.of_lease else case.action,
+        )
 
     for one in dict.fromkeys(map(kind, cases)):
         alike = [case for case in cases if kind(case) == one]
         clouds = len({case.place.provider for case in alike})
-        together = min(size, LATE_TOGETHER * clouds) if one[-1] else size
+        together = min(size, LATE_TOGETHER * clouds) if one[2] else size
         yield from (alike[start : start + together] for start in range(0, len(alike), together))
 
 
@@ -241,12 +250,12 @@ def run(stage: Stage, batch: Sequence[Case]) -> float:
             return stage.play(scenario, stage.groups(tenant, some, waiting), arm_it, anew=not with_lease)
 
         with stage.hostility(batch, tenant) as forged:
-            groups = play(_names(stage.clouds, with_lease), armed)
+            groups = [*play(_names(stage.clouds, with_lease), armed)]
             before = len(flags) + 1
             while not with_lease and 0 < waiting() < before:
                 # what is reached for an account is reached one after the other: each costs its job a pause
                 before = waiting()
-                play({one: [f"{one} {before}"] for one in stage.clouds}, None)
+                groups += play({one: [f"{one} {before}"] for one in stage.clouds}, None)
             late = [flags[label] for label, case in labelled.items() if case.action is Action.LATE]
             wait_until(lambda: all(map(_has_gone_on, late)), timeout=LATE_SECONDS)
         judge(stage, tenant, labelled, groups, forged)
@@ -312,6 +321,8 @@ def judge(
         *forged(),
         *(f"quota: {resource} {used}" for resource, used in tenant.used().items()),
         *_committed(tenant),
+        *(line for group in groups for line in group.wrong),
+        *(f"stuck: {one['id']} is {one['state']}" for one in tenant.volumes("creating", "available", "deleting")),
         *(f"leftover: {thing}" for thing in stage.cloud.resources_of_tenant(tenant.id)),
         *(f"twin: {vm_id} is in a batch and belongs to no attempt" for vm_id in _beyond_slots(stage, tenant)),
     ]

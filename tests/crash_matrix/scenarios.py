@@ -1,20 +1,15 @@
 """What happens to leases, so that every point of the protocol is reached; each with leases of one cloud."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, field
-from secrets import token_hex
-
-import httpx
 
 from app.domain.tags import INSTALLATION
 from app.local.waiting import wait_until
-from tests.e2e.cloud import AWS, Cloud, Json
-from tests.e2e.people import Operator, Tenant
+from tests.crash_matrix.group import ACCOUNTS, ENDED, POLL, REGIONS, STUCK_SECONDS, TYPES, Arm, Group, Play
+from tests.crash_matrix.volume_scenarios import disks_behind_our_back, mounted, mounted_badly
+from tests.e2e.cloud import AWS
 from tests.e2e.truth import own_id
 
-TYPES: Mapping[str, str] = {"aws": "g5.xlarge", "gcp": "g2-standard-4", "azure": "Standard_NC24ads_A100_v4"}
-REGIONS: Mapping[str, str] = {"aws": "us-east-1", "gcp": "us-central1", "azure": "eastus"}
 LAUNCH: Mapping[str, str] = {
     "aws": "RunInstances",
     "gcp": "instances.insert",
@@ -37,123 +32,11 @@ FIREWALL_ENDS: Mapping[str, str] = {
     "gcp": "firewalls.delete",
     "azure": "NetworkSecurityGroups.Delete",
 }
-ACCOUNTS: Mapping[str, str] = {"aws": "sim", "gcp": "sim-gcp", "azure": "sim-azure"}
 BLOCKS: Mapping[str, str] = {"aws": "Blocked", "gcp": "SERVICE_ACCOUNT_ACCESS_DENIED", "azure": "Disabled"}
 """Why an account may launch nothing, in the cloud's words."""
 BREAKS_OFF = "send.record:hurry_watch:before"
 """Where a step of every lease of `breaks_off` breaks off."""
-ENDED = ("released", "failed")
-STUCK_SECONDS = 150.0
-"""A lease that has not moved on after so long is left as it is, and judged as stuck in the end."""
-_POLL = 0.3
 _CHECK_RUNS = 3
-
-
-@dataclass
-class Group:
-    """Leases of one cloud that live through one scenario together.
-
-    `waiting`: how many points still wait. `ready`: is told when all leases are there, and answers when they may be launched.
-    `restart`: kills the workers, which start anew. `break_off`: the step of a lease that reaches `BREAKS_OFF` fails there.
-    """
-
-    provider: str
-    tenant: Tenant
-    operator: Operator
-    cloud: Cloud
-    names: tuple[str, ...]
-    waiting: Callable[[], int]
-    ready: Callable[[], object]
-    restart: Callable[[], object]
-    break_off: Callable[[str], object]
-    leases: dict[str, str] = field(default_factory=dict)
-
-    def create(
-        self,
-        arm: Callable[[str, str], None] | None = None,
-        *,
-        before_launch: Callable[[], object] = lambda: None,
-        company: int = 0,
-        **wish: object,
-    ) -> None:
-        """One lease for each name; none is launched before `arm(name, lease id)` was called for all, and `before_launch`.
-
-        Each is launched alone, or together with `company` others: a point acts on the lease that it is armed for.
-        """
-        usual = {"instance_types": [TYPES[self.provider]], "providers": [self.provider], "market": "on_demand"}
-        for number, name in enumerate(self.names):
-            body = {**usual, "ttl_seconds": 3600, **wish, "labels": {"case": str(number)}}
-            self.leases[name] = self.tenant.create({**body, "name": name})
-            if arm is not None:
-                arm(name, self.leases[name])
-            for other in range(company):
-                with_it = f"{name} with {other}"
-                self.leases[with_it] = self.tenant.create({**body, "name": with_it})
-        before_launch()
-        self.ready()
-
-    def create_groups(self, arm: Callable[[str, str], None] | None = None, *, size: int, **wish: object) -> None:
-        """A group of VMs for each name. A point acts on the member that it is armed for, the one with rank 0."""
-        lease = {"instance_types": [TYPES[self.provider]], "providers": [self.provider], "market": "on_demand"}
-        for number, name in enumerate(self.names):
-            label = {"labels": {"case": str(number)}}
-            terms = {"ttl_seconds": 3600, "wait_seconds": 600}
-            body = {"name": f"group-{token_hex(4)}", "size": size, "lease": {**lease, **terms, **label}, **wish}
-            answer = self.tenant.http.post("/v1/groups", json=body)
-            assert answer.is_success, answer.text
-            members = {member["rank"]: member["lease_id"] for member in answer.json()["members"]}
-            if arm is not None:
-                arm(name, members[0])
-            self.leases |= {name if rank == 0 else f"{name} {rank}": lease_id for rank, lease_id in members.items()}
-        self.ready()
-
-    def seen(self) -> list[Json]:
-        """The leases as they are."""
-        mine = set(self.leases.values())
-        return [lease for lease in self.tenant.leases() if lease["id"] in mine]
-
-    def until(self, *states: str, seconds: float = STUCK_SECONDS) -> bool:
-        """Waits until all are in one of these states, or over. Returns whether they are."""
-        return self.until_all(lambda lease: lease["state"] in states, seconds=seconds)
-
-    def until_all(self, done: Callable[[Json], bool], *, seconds: float = STUCK_SECONDS) -> bool:
-        def all_done() -> bool:
-            return all(done(lease) or lease["state"] in ENDED for lease in self.seen())
-
-        return wait_until(all_done, timeout=seconds, poll=_POLL)
-
-    def until_hit(self, *, at_least: float = 0.0, quiet: float = 45.0) -> None:
-        """No point waits any more, or none has been reached for a while."""
-        wait_until(lambda: False, timeout=at_least, poll=_POLL)
-        before = None
-        while before is None or self.waiting() < before:
-            before = self.waiting()
-            wait_until(lambda: self.waiting() == 0, timeout=quiet, poll=_POLL)
-
-    def ask(self, change: str, body: Json | None = None) -> None:
-        """The same change of all of them, as far as they allow it."""
-        for lease_id in self.leases.values():
-            answer = self.tenant.http.post(f"/v1/leases/{lease_id}/{change}", json=body)
-            assert answer.is_success or answer.status_code == httpx.codes.CONFLICT, answer.text
-
-    def release(self) -> None:
-        """Whatever became of them."""
-        self.want_end()
-        self.until(*ENDED)
-
-    def want_end(self) -> None:
-        """Asks for the end of all of them."""
-        for lease_id in self.leases.values():
-            answer = self.tenant.http.delete(f"/v1/leases/{lease_id}")
-            assert answer.is_success or answer.status_code == httpx.codes.CONFLICT, answer.text
-
-    def vm_ids(self) -> list[str]:
-        """The cloud's own ids of the VMs that serve them now."""
-        return [own_id(lease) for lease in self.seen() if (lease["placement"] or {}).get("instance_id")]
-
-
-Arm = Callable[[str, str], None]
-Play = Callable[[Group, Arm | None], None]
 
 
 def life(group: Group, arm: Arm | None) -> None:
@@ -180,9 +63,9 @@ def held_up(group: Group, arm: Arm | None) -> None:
         for operation in CHANGES[group.provider]:
             faults.enter_context(group.cloud.fault(operation, "throttle", provider=group.provider, times=None))
         group.ask("extend", {"extend_by_seconds": 3600})
-        wait_until(lambda: False, timeout=2, poll=_POLL)  # a reboot that is asked for again comes before the deadline
+        wait_until(lambda: False, timeout=2, poll=POLL)  # a reboot that is asked for again comes before the deadline
         group.ask("reboot")
-        wait_until(lambda: False, timeout=3, poll=_POLL)
+        wait_until(lambda: False, timeout=3, poll=POLL)
         group.want_end()
         group.until_hit(at_least=3)
     group.release()
@@ -289,8 +172,8 @@ def refused_when_repeated(group: Group, arm: Arm | None) -> None:
         with group.cloud.fault(LAUNCH[group.provider], "error", provider=group.provider, times=None):
             group.create(arm, wait_seconds=600)
             group.until("provisioning")
-            wait_until(lambda: False, timeout=2, poll=_POLL)
-        wait_until(lambda: False, timeout=4, poll=_POLL)
+            wait_until(lambda: False, timeout=2, poll=POLL)
+        wait_until(lambda: False, timeout=4, poll=POLL)
         with group.cloud.fault("*", "throttle", provider=group.provider, times=3 * len(group.names)):
             group.until_hit(at_least=10, quiet=20)
     group.until("active")
@@ -313,7 +196,7 @@ def somebody_elses(group: Group, arm: Arm | None) -> None:
         def exchange() -> None:
             if group.provider == AWS:
                 faults.enter_context(group.cloud.answering_as_another_account())
-                wait_until(lambda: group.operator.account()["state"] == "disabled", timeout=STUCK_SECONDS, poll=_POLL)
+                wait_until(lambda: group.operator.account()["state"] == "disabled", timeout=STUCK_SECONDS, poll=POLL)
 
         group.create(arm, before_launch=exchange, wait_seconds=600)
         group.until_hit(at_least=3, quiet=20)
@@ -354,7 +237,7 @@ def unwanted_before_it_is_known(group: Group, arm: Arm | None) -> None:
     with group.cloud.fault(LAUNCH[group.provider], "lose_reply", provider=group.provider, times=None):
         group.create(arm)
         group.until("provisioning")
-        wait_until(lambda: False, timeout=2, poll=_POLL)
+        wait_until(lambda: False, timeout=2, poll=POLL)
         group.release()
 
 
@@ -498,7 +381,7 @@ def nobodys(group: Group, arm: Arm | None) -> None:
     tags = {INSTALLATION: group.operator.installation_id()}
     place = {"region": REGIONS[group.provider], "instance_type": TYPES[group.provider]}
     planted = group.cloud.plant(tags, provider=group.provider, **place)
-    wait_until(lambda: not group.cloud.vm(planted)["alive"], timeout=STUCK_SECONDS, poll=_POLL)
+    wait_until(lambda: not group.cloud.vm(planted)["alive"], timeout=STUCK_SECONDS, poll=POLL)
     group.until_hit()
     group.release()
 
@@ -539,6 +422,9 @@ SCENARIOS: Mapping[str, Play] = {
         gpus_cannot_be_reset,
         gpus_fail_later,
         nobodys,
+        mounted,
+        mounted_badly,
+        disks_behind_our_back,
         begun_without_a_cloud,
     )
 }

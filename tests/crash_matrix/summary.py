@@ -10,7 +10,14 @@ from tests.crash_matrix.matrix import Case, Place
 from tests.crash_matrix.unreached import REASONS
 from tests.failpoints.points import names
 
-_KINDS = {"twin": "twins", "orphan": "orphans", "stuck": "stuck", "quota": "quota lost", "forged": "forged"}
+_KINDS = {
+    "twin": "twins",
+    "orphan": "orphans",
+    "stuck": "stuck",
+    "quota": "quota lost",
+    "forged": "forged",
+    "disk": "disks",
+}
 """How a line of `Case.wrong` begins, and its column."""
 _SHOWN = 10
 """So many wrong cases are named in the table; the file has all of them."""

@@ -12,9 +12,9 @@ from itertools import cycle
 from secrets import token_hex
 
 from app.local.waiting import wait_until
+from tests.crash_matrix.group import TYPES, Group
 from tests.crash_matrix.hostile import HOSTILE_SECONDS
 from tests.crash_matrix.matrix import HANG_SECONDS, SECONDS, Case, Place, Stage, disarm, judge
-from tests.crash_matrix.scenarios import TYPES, Group
 from tests.e2e.cloud import Json
 from tests.failpoints.actions import Action, arm, resumed
 

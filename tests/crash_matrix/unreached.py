@@ -7,33 +7,7 @@ from collections.abc import Mapping
 
 _ACCOUNT = "only the simulated AWS can refuse our credentials or answer as another account"
 
-_VOLUMES = "no scenario has volumes; tests/workers/test_volume_kills.py kills workers there, tests/workers/jobs/test_volumes.py lists"
-_VOLUME_POINTS = (
-    "attach._attach:attach_volume",
-    "attach._failed:retry_later",
-    "attach.attach:fact",
-    "jobs.volumes._create:get_volumes",
-    "jobs.volumes._create:make_available",
-    "jobs.volumes._create:postpone",
-    "jobs.volumes._delete:delete_volume",
-    "jobs.volumes._delete:get_volumes",
-    "jobs.volumes._delete:postpone",
-    "jobs.volumes._end:end",
-    "jobs.volumes._ensure_disk:create_volume",
-    "jobs.volumes._ensure_disk:list_volumes",
-    "jobs.volumes._ensure_disk:record_disk",
-    "jobs.volumes._failed:postpone",
-    "jobs.volumes._work:mark_sent",
-    "observation.volumes._end_lost:end",
-    "observation.volumes._end_lost:get_volumes",
-    "observation.volumes._note:note_missing",
-    "observation.volumes._note:note_seen",
-    "observation.volumes.observe_volumes:list_volumes",
-    "observation.volumes._try_to_remove:delete_volume",
-)
-
 REASONS: Mapping[str, str] = {
-    **dict.fromkeys(_VOLUME_POINTS, _VOLUMES),
     "runtime.accounts.Accounts._pin:account_failed": _ACCOUNT,
     "runtime.accounts.Accounts.set_aside:account_failed": _ACCOUNT,
     "groups.coordinator.Coordinator._move:postpone": "reached after an exception that is a bug; tests/workers/groups/test_formation.py raises one",

@@ -145,6 +145,27 @@ class Tenant(Person):
         wait_until(lambda: not self.leases("!terminal"), timeout=PATIENCE, poll=0.2)
         assert self.leases("!terminal") == []
 
+    def volume_place(self, provider: str, instance_type: str, market: str = "spot") -> Json:
+        """Account, region and zone with VMs of a type in a market: where a volume for them can be."""
+        offered = self.get("/v1/offerings", limit=1, provider=provider, instance_type=instance_type, market=market)
+        (offering,) = offered["items"]
+        return {name: offering[name] for name in ("account", "region", "zone")}
+
+    def ask_for_volume(self, name: str, place: Json) -> httpx.Response:
+        """The bare answer to one create. The same name has the same key."""
+        wish = {"name": name, "size_gib": 10, **place}
+        return self.http.post("/v1/volumes", json=wish, headers={"Idempotency-Key": f"volume-{name}"})
+
+    def volumes(self, *states: str) -> list[Json]:
+        return self.items("/v1/volumes", state=list(states))
+
+    def delete_volumes(self) -> None:
+        """Requests the deletion of every volume that no lease holds."""
+        for volume in self.volumes("creating", "available"):
+            if volume["lease_id"] is None:
+                answer = self.http.delete(f"/v1/volumes/{volume['id']}")
+                assert answer.is_success or answer.status_code in TURNED_AWAY, answer.text
+
     def used(self) -> dict[str, float]:
         """Resource -> what is used of it, without those of which nothing is."""
         quotas = {item["resource"]: float(item["used"]) for item in self.get("/v1/quotas")["items"]}

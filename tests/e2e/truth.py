@@ -12,15 +12,22 @@ from app.local.waiting import wait_until
 from tests.e2e.cloud import Cloud, Json
 from tests.e2e.people import Operator, Tenant
 from tests.e2e.stack import PATIENCE
+from tests.e2e.volume_truth import NOTHING, Excused, volume_problems
 
 
 def differences(
-    operator: Operator, cloud: Cloud, database_url: str, *, forgotten: Collection[str] = frozenset()
+    operator: Operator,
+    cloud: Cloud,
+    database_url: str,
+    *,
+    forgotten: Collection[str] = frozenset(),
+    excused: Excused = NOTHING,
 ) -> list[str]:
-    """One line for each orphan, ghost, twin and broken invariant; empty when all is well.
+    """One line for each orphan, ghost, twin, broken invariant and disk that is wrong; empty when all is well.
 
     Both sides are read one after the other: a stack at rest is asked, or one whose leases do not change. `forgotten`: VMs
     that had ended before the database lost commits. A lease whose launch and release were lost is launched anew.
+    `excused`: the same for volumes.
     """
     shown = [vm for vm in cloud.vms() if LEASE in vm["tags"] or BATCH in vm["tags"]]
     slots = launched_together(database_url)
@@ -31,6 +38,7 @@ def differences(
         *_ghosts(ours, leases),
         *_twins([vm for vm in ours if vm["id"] not in cloud.planted and vm["id"] not in forgotten]),
         *_broken(database_url),
+        *(f"{what}: {line}" for what, lines in volume_problems(cloud, database_url, excused).items() for line in lines),
     ]
 
 

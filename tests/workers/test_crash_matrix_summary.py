@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from tests.crash_matrix.matrix import Case, Place
+from tests.crash_matrix.matrix import Case, Place, batches
 from tests.crash_matrix.scenarios import SCENARIOS
 from tests.crash_matrix.summary import described, table
 from tests.crash_matrix.turns import repeated, turns
@@ -44,10 +44,21 @@ def test_a_repeated_point_has_a_row_for_each_cloud_and_counts_a_line_once() -> N
         case.hit, case.wrong = True, ["orphan: of both", f"twin: {case.number}"]
     rows = [line.split() for line in table(described([], cases, 1.0), FILE).splitlines()[1:4]]
     assert rows == [
-        ["kill", "at", "aws", "4", "3", "3", "3", "1", "0", "0", "0"],
-        ["kill", "at", "gcp", "4", "0", "0", "0", "0", "0", "0", "0"],
-        ["all", "8", "3", "3", "3", "1", "0", "0", "0"],
+        ["kill", "at", "aws", "4", "3", "3", "3", "1", "0", "0", "0", "0"],
+        ["kill", "at", "gcp", "4", "0", "0", "0", "0", "0", "0", "0", "0"],
+        ["all", "8", "3", "3", "3", "1", "0", "0", "0", "0"],
     ]
+
+
+def test_cases_side_by_side_arm_points_of_their_own() -> None:
+    """A point of an account has one file for all actions. A point of a lease has one for each case."""
+    places = [Place("life", point, "aws", of_lease=False) for point in names()[:5]]
+    cases = [Case(place, action) for place in [*places, *PLACES[:5]] for action in Action]
+    made = list(batches(cases, 30))
+    assert sum(map(len, made)) == len(cases)
+    for batch in made:
+        armed = [case.place.point for case in batch if not case.place.of_lease]
+        assert len(armed) == len(set(armed))
 
 
 def test_only_points_that_there_are_have_a_reason_for_having_no_scenario() -> None:
