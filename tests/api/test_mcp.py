@@ -148,8 +148,10 @@ async def test_the_tools_state_what_they_change(alice: Caller) -> None:
         "create_lease",
         "extend_lease",
         "release_lease",
+        "create_group",
+        "release_group",
     }
-    assert [name for name, hint in hints.items() if hint.destructive_hint] == ["release_lease"]
+    assert {name for name, hint in hints.items() if hint.destructive_hint} == {"release_lease", "release_group"}
     for tool in tools.values():
         assert tool.description
         assert tool.output_schema is not None

@@ -6,9 +6,9 @@ from app.cli.errors import CliError, FailedCall, ProblemError
 from app.cli.render.output import printable
 from app.cli.render.problems import causes
 
-_AGAIN = "Call the tool again with the same arguments: a repeated create_lease makes no second lease."
+_AGAIN = "Call the tool again with the same arguments: a repeated create_lease makes no second lease, and create_group no second group."
 
-_MAYBE = "The change may have been carried out, and a lease may exist: list_leases shows it."
+_MAYBE = "The change may have been carried out, and a lease or group may exist: list_leases and list_groups show it."
 
 _ADVICE: Mapping[str, str] = {
     "budget_exceeded": (
@@ -19,12 +19,12 @@ _ADVICE: Mapping[str, str] = {
     "forbidden": "The key of this server has too few rights. Ask a person for a key with the role that is named above.",
     "key_has_budget": "Create a lease of your own: the key of this server changes only the costs of leases that it created.",
     "unauthenticated": "The key of this server is missing, expired or revoked. Ask a person for another key.",
-    "no_offering": "Change the request. The tool plan shows why offerings do not fit.",
-    "unknown_gpu_model": "Use one of the known models.",
+    "no_offering": "Change the request. The tools plan and plan_group show why offerings do not fit.",
+    "unknown_gpu_model": "Use one of the known models: the tool models lists them.",
     "unknown_region": "Use one of the known regions, or leave regions out.",
     "price_cap_too_low": "Raise max_price_per_hour to the lowest price or above.",
     "quote_expired": "Call the tool quote again, and use the new quote_id.",
-    "name_taken": "Choose another name, or use the lease that has it: list_leases shows it.",
+    "name_taken": "Choose another name, or use the lease or group that has it: list_leases and list_groups show it.",
     "volume_in_use": "Release the lease that holds the volume, or wait: list_volumes shows who holds it.",
     "not_later": "Give a later end. A lease cannot be shortened: release it with release_lease.",
     "term_exceeded": "Request a shorter term.",

@@ -91,7 +91,7 @@ class Lease(BaseModel):
             state=item["state"],
             reason=reason(item),
             ends_at=end,
-            ends_in_seconds=None if ends(item) else _seconds_until(end),
+            ends_in_seconds=None if ends(item) else seconds_until(end),
             cost_so_far=at(item, "cost.accrued"),
             price_per_hour=at(item, "cost.price_per_hour"),
             max_cost=item.get("max_cost"),
@@ -238,6 +238,7 @@ class BudgetsAnswer(Answer):
     budgets: list[Budget]
 
 
-def _seconds_until(text: str) -> int | None:
+def seconds_until(text: str | None) -> int | None:
+    """Seconds until a time of the API, 0 when it has passed."""
     end: datetime | None = times.parse_time(text)
     return None if end is None else max(0, int((end - times.now()).total_seconds()))

@@ -1,4 +1,4 @@
-"""Creates a lease so that a repeated call finds the lease of the first call."""
+"""Creates a lease or a group so that a repeated call finds what the first call created."""
 
 import hashlib
 import json
@@ -11,30 +11,31 @@ from app.cli.render.states import ends
 if TYPE_CHECKING:
     from app.cli.client import Api
 
-PATH = "/v1/leases"
+LEASES, GROUPS = "/v1/leases", "/v1/groups"
 
 
-class LeaseCreation:
+class Creation:
     """Derives idempotency keys from calls.
 
-    Equal calls of one API key return the same lease while it lives. After its end, the next equal call creates another
-    lease: its idempotency key contains the id of the lease that has ended.
+    Equal calls of one API key return the same lease or group while it lives. After its end, the next equal call creates
+    another one: its idempotency key contains the id of the one that has ended.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, path: str) -> None:
+        self._path = path
         self._last_ended: dict[str, str] = {}
-        "Digest of a call -> its last lease that is known to have ended. Saves the way through all earlier ones."
+        "Digest of a call -> the last of its results that is known to have ended. Saves the way through all earlier ones."
 
     def create(self, api: "Api", body: Json, key_id: str) -> Json:
-        """The live lease of this call, made now or earlier."""
+        """What lives of this call, made now or earlier."""
         call = _digest(key_id, body)
         while True:
-            lease, fresh = api.create_once(PATH, body, f"mcp-{_digest(call, self._last_ended.get(call))}")
+            made, fresh = api.create_once(self._path, body, f"mcp-{_digest(call, self._last_ended.get(call))}")
             if not fresh:
-                lease = api.get(path_of(PATH, lease["id"]))
-            if fresh or not ends(lease):
-                return lease
-            self._last_ended[call] = str(lease["id"])
+                made = api.get(path_of(self._path, made["id"]))
+            if fresh or not ends(made):
+                return made
+            self._last_ended[call] = str(made["id"])
 
 
 def _digest(*parts: object) -> str:

@@ -5,6 +5,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from app.cli.errors import Json
+from app.cli.mcp.answers import Budget
 from app.cli.money import budgets
 from app.cli.render.output import at
 
@@ -26,6 +27,22 @@ def tightest(items: Iterable[Json], owner: Json, labels: Mapping[str, str]) -> J
     matching = list(_matching(items, owner, labels))
     binding = [item for item in matching if item["when_exceeded"] != "notify"]
     return min(binding or matching, key=lambda item: Decimal(item["available"]), default=None)
+
+
+def left_of(items: Iterable[Json], owner: Json, labels: Mapping[str, str] | None) -> Budget | None:
+    """As `tightest`, in the form of an answer."""
+    least = tightest(items, owner, labels or {})
+    return None if least is None else Budget.of(least)
+
+
+def left_for(api: "Api", lease: Json) -> Budget | None:
+    """Of the budgets that count this lease."""
+    return left_of(all_budgets(api), lease, lease.get("labels"))
+
+
+def left_for_new(api: "Api", labels: Mapping[str, str] | None) -> Budget | None:
+    """Of the budgets that count a new lease of the caller's key with these labels."""
+    return left_of(all_budgets(api), api.get("/v1/me"), labels)
 
 
 def _matching(items: Iterable[Json], owner: Json, labels: Mapping[str, str]) -> Iterator[Json]:

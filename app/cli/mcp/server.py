@@ -21,6 +21,8 @@ from pydantic import AnyHttpUrl
 from app.cli.errors import ApiError, CliError, NotConfiguredError
 from app.cli.mcp.advice import explained
 from app.cli.mcp.arguments import flat
+from app.cli.mcp.catalogue_tools import CatalogueTools
+from app.cli.mcp.group_tools import GroupTools
 from app.cli.mcp.tools import Tools
 
 if TYPE_CHECKING:
@@ -28,8 +30,10 @@ if TYPE_CHECKING:
 
 INSTRUCTIONS = """\
 gpulease leases VMs with GPUs at AWS, Google Cloud and Azure. Every lease costs money until it ends.
+size finds the GPUs that fit a language model; models and offerings list what can be leased.
 Use plan or quote before create_lease. Give the shortest ttl_seconds that is enough, and a max_cost.
 Release every lease with release_lease as soon as you no longer need it. Extend it before ends_at if you need it longer.
+For several VMs that must start together, use plan_group and create_group, and release_group as soon as possible.
 A lease ends by itself at ends_at. Each answer has the remaining budget: stay below it.
 """
 
@@ -39,8 +43,8 @@ _END = ToolAnnotations(read_only_hint=False, destructive_hint=True, idempotent_h
 
 _UNAUTHENTICATED = 401
 _DEFECT = (
-    "{0} failed by a defect of this server ({1}). The API may have carried the call out: look with list_leases before you "
-    "repeat it."
+    "{0} failed by a defect of this server ({1}). The API may have carried the call out: look with list_leases and "
+    "list_groups before you repeat it."
 )
 logger = logging.getLogger(__name__)
 NO_LABELS: Mapping[str, str] = MappingProxyType({})
@@ -56,7 +60,7 @@ def local_server(api: "Api", labels: Mapping[str, str] = NO_LABELS) -> MCPServer
     def connect() -> "Iterator[Api]":
         yield api
 
-    return _with_tools(_server(), Tools(connect, labels))
+    return _with_tools(_server(), connect, labels)
 
 
 def http_server(url: str, connect: Connect, labels: Mapping[str, str] = NO_LABELS) -> MCPServer:
@@ -68,7 +72,7 @@ def http_server(url: str, connect: Connect, labels: Mapping[str, str] = NO_LABEL
         return connect(token.token)
 
     auth = AuthSettings(issuer_url=AnyHttpUrl(url), resource_server_url=None)
-    return _with_tools(_server(auth=auth, token_verifier=KeyVerifier(connect)), Tools(of_request, labels))
+    return _with_tools(_server(auth=auth, token_verifier=KeyVerifier(connect)), of_request, labels)
 
 
 class StrictServer(MCPServer):
@@ -78,7 +82,8 @@ class StrictServer(MCPServer):
         """The tools. Their schemas state that there are no further arguments."""
         tools = await super().list_tools()
         for tool in tools:
-            tool.input_schema["additionalProperties"] = False
+            tool.input_schema = {**_untitled(tool.input_schema), "additionalProperties": False}
+            tool.output_schema = _untitled(tool.output_schema)
         return tools
 
     async def call_tool(
@@ -90,6 +95,17 @@ class StrictServer(MCPServer):
         if unknown:
             raise ToolError(f"{name} has no argument {unknown[0]}. It has: {', '.join(known[name])}.")
         return await super().call_tool(name, arguments, context)
+
+
+def _untitled(schema: Any) -> Any:
+    """The schema without titles: they repeat the names, and agents pay for each word."""
+    if isinstance(schema, list):
+        return [_untitled(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    return {
+        name: _untitled(value) for name, value in schema.items() if not (name == "title" and isinstance(value, str))
+    }
 
 
 class KeyVerifier(TokenVerifier):
@@ -126,22 +142,19 @@ def _server(**auth: Any) -> MCPServer:
     )
 
 
-def _with_tools(server: MCPServer, tools: Tools) -> MCPServer:
+def _with_tools(
+    server: MCPServer, connect: Callable[[], "AbstractContextManager[Api]"], labels: Mapping[str, str]
+) -> MCPServer:
+    tools, groups, catalogue = Tools(connect, labels), GroupTools(connect, labels), CatalogueTools(connect, labels)
+    read = (
+        *(catalogue.models, catalogue.offerings, catalogue.size, catalogue.explain),
+        *(tools.plan, tools.quote, tools.list_leases, tools.show_lease, tools.list_volumes, tools.costs, tools.budgets),
+        *(groups.plan_group, groups.list_groups, groups.show_group),
+    )
     kinds = (
-        (
-            _READ,
-            (
-                tools.plan,
-                tools.quote,
-                tools.list_leases,
-                tools.list_volumes,
-                tools.show_lease,
-                tools.costs,
-                tools.budgets,
-            ),
-        ),
-        (_ADD, (tools.create_lease, tools.extend_lease)),
-        (_END, (tools.release_lease,)),
+        (_READ, read),
+        (_ADD, (tools.create_lease, tools.extend_lease, groups.create_group)),
+        (_END, (tools.release_lease, groups.release_group)),
     )
     for annotations, functions in kinds:
         for function in functions:

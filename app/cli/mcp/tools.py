@@ -1,6 +1,6 @@
 """The tools: each is one or two calls of the REST API with the caller's key."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -25,8 +25,8 @@ from app.cli.mcp.answers import (
     VolumesAnswer,
 )
 from app.cli.mcp.arguments import LeaseArguments
-from app.cli.mcp.creation import PATH, LeaseCreation
-from app.cli.mcp.remaining import all_budgets, tightest
+from app.cli.mcp.creation import LEASES, Creation
+from app.cli.mcp.remaining import all_budgets, left_for, left_for_new, left_of
 from app.cli.paths import path_of
 from app.cli.render import times
 from app.cli.volumes import PATH as VOLUMES
@@ -51,15 +51,15 @@ class Tools:
     connect: Callable[[], AbstractContextManager["Api"]]
     labels: Mapping[str, str] = field(default_factory=dict)
     "Labels of every lease that these tools plan or create."
-    creation: LeaseCreation = field(default_factory=LeaseCreation)
+    creation: Creation = field(default_factory=lambda: Creation(LEASES))
 
     def plan(self, request: LeaseArguments) -> PlanAnswer:
         """Preview which offerings a lease would try, in order, with prices. Creates nothing and costs nothing."""
         with self.connect() as api:
             request = request.with_labels(self.labels)
-            document = api.post(f"{PATH}/plan", request.body())
+            document = api.post(f"{LEASES}/plan", request.body())
             members = PlanAnswer.fields_of(document, request.ttl_seconds)
-            return PlanAnswer(**members, remaining_budget=_left_for_new(api, request.labels))
+            return PlanAnswer(**members, remaining_budget=left_for_new(api, request.labels))
 
     def quote(self, request: LeaseArguments) -> QuoteAnswer:
         """Get a price for a lease that holds for 15 minutes. Creates no lease and costs nothing."""
@@ -68,7 +68,7 @@ class Tools:
             document = api.create(quotes.PATH, request.body())
             prices = {name: document[name] for name in ("price_per_hour", "total", "valid_until")}
             members = PlanAnswer.fields_of(document["plan"], request.ttl_seconds)
-            remaining = _left_for_new(api, request.labels)
+            remaining = left_for_new(api, request.labels)
             return QuoteAnswer(**members, **prices, quote_id=document["id"], remaining_budget=remaining)
 
     def create_lease(
@@ -76,7 +76,10 @@ class Tools:
         request: LeaseArguments,
         *,
         quote_id: Annotated[
-            str | None, Field(description="From the tool quote: the lease fails rather than start at a higher price.")
+            str | None,
+            Field(
+                description="From the tool quote, with its ttl_seconds: the lease fails rather than start at a higher price."
+            ),
         ] = None,
     ) -> LeaseAnswer:
         """Create a lease of a VM with GPUs. It costs money from the launch of the VM until its end.
@@ -98,12 +101,12 @@ class Tools:
         """List the leases of the tenant with their states, costs and ends."""
         with self.connect() as api:
             params = {"state": None if include_ended else ["!terminal"], "label": label}
-            page = api.page(PATH, params, limit=_MOST_LEASES)
+            page = api.page(LEASES, params, limit=_MOST_LEASES)
             items = all_budgets(api)
             return LeasesAnswer(
-                leases=[Lease.of(item, _left_for(items, item)) for item in page["items"]],
+                leases=[Lease.of(item, left_of(items, item, item.get("labels"))) for item in page["items"]],
                 more=bool(page.get("next_cursor")),
-                remaining_budget=_tightest(items, api.get("/v1/me"), self.labels),
+                remaining_budget=left_of(items, api.get("/v1/me"), self.labels),
             )
 
     def list_volumes(self) -> VolumesAnswer:
@@ -114,7 +117,7 @@ class Tools:
             return VolumesAnswer(
                 volumes=[Volume.model_validate(item) for item in page["items"]],
                 more=bool(page.get("next_cursor")),
-                remaining_budget=_tightest(all_budgets(api), api.get("/v1/me"), self.labels),
+                remaining_budget=left_of(all_budgets(api), api.get("/v1/me"), self.labels),
             )
 
     def show_lease(
@@ -137,13 +140,13 @@ class Tools:
         """Move the end of a lease to a later time. The time that is added costs money."""
         until = times.rfc3339(times.now() + timedelta(seconds=ends_in_seconds))
         with self.connect() as api:
-            path = path_of(PATH, lookup.lease_id(api, lease), "extend")
+            path = path_of(LEASES, lookup.lease_id(api, lease), "extend")
             return _answer(api, api.create(path, {"expires_at": until}))
 
     def release_lease(self, lease: Reference) -> LeaseAnswer:
         """End a lease and delete its VM with all data. It stops costing money as soon as the VM is gone."""
         with self.connect() as api:
-            return _answer(api, api.delete(path_of(PATH, lookup.lease_id(api, lease))))
+            return _answer(api, api.delete(path_of(LEASES, lookup.lease_id(api, lease))))
 
     def costs(
         self,
@@ -169,7 +172,7 @@ class Tools:
                 lines=[CostLine.model_validate(item) for item in page["items"]],
                 total=None if total is None else CostLine.model_validate(total),
                 more=bool(page.get("next_cursor")),
-                remaining_budget=_left_for_new(api, self.labels),
+                remaining_budget=left_for_new(api, self.labels),
             )
 
     def budgets(self) -> BudgetsAnswer:
@@ -178,32 +181,18 @@ class Tools:
             items = all_budgets(api)
             return BudgetsAnswer(
                 budgets=[Budget.of(item) for item in items],
-                remaining_budget=_tightest(items, api.get("/v1/me"), self.labels),
+                remaining_budget=left_of(items, api.get("/v1/me"), self.labels),
             )
 
 
 def _answer(api: "Api", item: Json) -> LeaseAnswer:
-    left = _left_for(all_budgets(api), item)
+    left = left_for(api, item)
     return LeaseAnswer(lease=Lease.of(item, left), remaining_budget=left)
-
-
-def _left_for(budgets: Iterable[Json], lease: Json) -> Budget | None:
-    return _tightest(budgets, lease, lease.get("labels"))
-
-
-def _left_for_new(api: "Api", labels: Mapping[str, str] | None) -> Budget | None:
-    """Of the budgets that count a new lease of the caller's key with these labels."""
-    return _tightest(all_budgets(api), api.get("/v1/me"), labels)
-
-
-def _tightest(budgets: Iterable[Json], owner: Json, labels: Mapping[str, str] | None) -> Budget | None:
-    least = tightest(budgets, owner, labels or {})
-    return None if least is None else Budget.of(least)
 
 
 def _settled(api: "Api", lease_id: str, seconds: int) -> Json:
     """The lease, as soon as it is active or ends, or after this time."""
-    path = path_of(PATH, lease_id)
+    path = path_of(LEASES, lease_id)
     lease = api.get(path)
     end = times.now() + timedelta(seconds=seconds)
     while lease["state"] in _WAITING and (left := int((end - times.now()).total_seconds())) > 0:
