@@ -1,7 +1,8 @@
 """The application: routers, error handlers, middleware. Built by the composition root."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from contextlib import AbstractAsyncContextManager
+from functools import cache
 
 from fastapi import APIRouter, FastAPI, Request, Response
 from starlette.exceptions import HTTPException
@@ -110,8 +111,7 @@ def create_app(services: Services, *, gate: Gate, metrics: ApiMetrics, traces: T
     """`lifespan` opens and closes what the services use."""
     app = routed()
     app.router.lifespan_context = lifespan
-    app.router.routes[:0] = _refusals(app.router.routes)
-    app.router.routes.sort(key=lambda route: not getattr(route, "path", "").startswith(_HOTTEST))
+    app.router.routes[:] = _searched()
     app.state.services = services
     app.state.metrics = metrics
     app.state.gate = gate
@@ -127,7 +127,14 @@ def create_app(services: Services, *, gate: Gate, metrics: ApiMetrics, traces: T
     return app
 
 
-def _refusals(routes: Sequence[BaseRoute]) -> list[Route]:
+@cache
+def _searched() -> tuple[BaseRoute, ...]:
+    """All routes in the order of the search. The same for each application of a process, and slow to put together."""
+    routes = routed().router.routes
+    return tuple(sorted([*_refusals(routes), *routes], key=lambda r: not getattr(r, "path", "").startswith(_HOTTEST)))
+
+
+def _refusals(routes: Iterable[BaseRoute]) -> list[Route]:
     """For each fixed path that a pattern covers too, a route that refuses the methods of the pattern with 405."""
     secured = [route for route in routes if isinstance(route, Route)]
     methods: dict[str, set[str]] = {}

@@ -1,7 +1,7 @@
 """The API over an in-process transport, on the real database; `operator`, `alice` (admin) and `bob` are its callers."""
 
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from types import ModuleType
 from typing import Any, cast
@@ -15,6 +15,7 @@ from app.db.core.ids import new_id
 from app.domain.ids import KeyId
 from app.services import key_format
 from app.settings import Settings
+from tests.api import fleet
 from tests.described import document
 from tests.harness.cached_settings import read_settings
 from tests.harness.databases import Databases
@@ -91,6 +92,13 @@ async def serving(settings: Settings) -> AsyncIterator[FastAPI]:
     app = build_api(settings)
     async with app.router.lifespan_context(app):
         yield app
+
+
+@pytest.fixture
+def database_url(database_url: str) -> Iterator[str]:
+    """As everywhere. The next test takes over the connection by which this one has written."""
+    yield database_url
+    fleet.KEPT.hand_back()
 
 
 @pytest.fixture
