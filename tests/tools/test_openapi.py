@@ -21,7 +21,7 @@ OFFLINE = {"REDOCLY_TELEMETRY": "off", "REDOCLY_SUPPRESS_UPDATE_NOTICE": "true",
 
 NO_INTEGER = {"schema": {"type": "integer"}, "example": "x"}
 RESPONSE = {"description": "x", "content": {"application/json": NO_INTEGER}}
-OPERATION = {"parameters": [{"name": "n", "in": "query", **NO_INTEGER}], "responses": {"200": RESPONSE}}
+OPERATION = {"parameters": [{"name": "n", "in": "query", **NO_INTEGER}], "responses": {"200": RESPONSE}, "none": 1}
 FAULTY = {"openapi": "3.1.0", "info": {"title": "x", "version": "1"}, "paths": {"/x": {"get": OPERATION}}}
 EXAMPLES = {"no-invalid-media-type-examples", "no-invalid-parameter-examples"}
 
@@ -42,7 +42,7 @@ def lint(argv: list[str], *documents: Path) -> str:
 
 @pytest.mark.parametrize(
     ("argv", "rules"),
-    [(REDOCLY, {"no-empty-servers", *EXAMPLES}), (SPECTRAL, {"oas3-api-servers"})],
+    [(REDOCLY, {"struct", "no-empty-servers", *EXAMPLES}), (SPECTRAL, {"oas3-schema", "oas3-api-servers"})],
     ids=["redocly", "spectral"],
 )
 def test_it_finds_nothing_in_the_document_and_much_in_a_faulty_one(

@@ -4,6 +4,8 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from fastapi import FastAPI
+
 from app.api.app import routed
 from app.api.openapi import docs_page, document
 from app.services.errors import every_error
@@ -65,20 +67,20 @@ def _rows(described: Mapping[str, tuple[str, str]]) -> str:
     return "".join(f"| `{name}` | {default} | {meaning} |\n" for name, (default, meaning) in described.items())
 
 
-def generated() -> dict[Path, str]:
-    """Each generated file and what it must hold."""
+def generated(app: FastAPI) -> dict[Path, str]:
+    """Each generated file and what it must hold. `app`: the routes alone."""
     return {
-        ROOT / "openapi.json": document.text(routed()),
+        ROOT / "openapi.json": document.text(app),
         ROOT / "docs" / "errors.md": error_table(),
         ROOT / "docs" / "settings.md": settings_table(),
     }
 
 
-def outdated() -> list[str]:
+def outdated(app: FastAPI) -> list[str]:
     """Names of the generated files that differ from the code."""
     return [
         str(path.relative_to(ROOT))
-        for path, content in generated().items()
+        for path, content in generated(app).items()
         if not path.exists() or path.read_text(encoding="utf-8") != content
     ]
 
@@ -86,10 +88,11 @@ def outdated() -> list[str]:
 def main(arguments: list[str]) -> int:
     """0 when all is written or up to date."""
     if arguments == ["--check"]:
-        for name in outdated():
+        names = outdated(routed())
+        for name in names:
             sys.stderr.write(f"{name} differs from the code: run make openapi\n")
-        return 1 if outdated() else 0
-    for path, content in generated().items():
+        return 1 if names else 0
+    for path, content in generated(routed()).items():
         path.parent.mkdir(exist_ok=True)
         path.write_text(content, encoding="utf-8")
     return 0

@@ -154,7 +154,7 @@ def _complete(made: dict[str, Any], route: APIRoute) -> None:
 
 def text(app: FastAPI) -> str:
     """The document as it is committed."""
-    return readable_json(document(app)) + "\n"
+    return readable_json(json.loads(rendered(app))) + "\n"
 
 
 def rendered(app: FastAPI) -> bytes:
