@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cloudsim.__main__ import main
-from cloudsim.testing import own_process
+from cloudsim.testing import own_process, running
 
 
 def test_sigterm_ends_within_two_seconds_though_a_request_hangs() -> None:
@@ -36,7 +36,7 @@ def test_kill_9_loses_at_most_the_last_second(tmp_path: Path) -> None:
         planted = sim.plant(region="us-east-1", instance_type="g5.xlarge", count=100)
         threading.Event().wait(1)
         os.kill(started.pid, signal.SIGKILL)
-    with own_process("--state", state) as (_, sim):
+    with running(state=tmp_path / "state") as sim:
         assert [truth["id"] for truth in sim.instances()] == planted
 
 

@@ -14,7 +14,7 @@ from app.domain.ids import LeaseId
 from app.domain.quotas import allowed
 from tests.db.store import Store, together
 
-THREADS = 32
+THREADS = 16
 ONE = {"gpus": Decimal(1), "leases": Decimal(1)}
 
 

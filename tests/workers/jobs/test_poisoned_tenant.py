@@ -1,8 +1,8 @@
 """One tenant has as many rows as it may, all due before the one row of another tenant. That row has its turn all the same.
 
 The table has an entry for each periodic job and each loop of the workers: a new one without an entry fails the test. Rows are
-scaled down from what docs/limits.md allows, but are more than one pass of the job takes. `refused`: PostgreSQL then refuses
-each write about the large tenant to this table, as it would where its rows break a rule.
+scaled down from what docs/limits.md allows, and so is what one pass of a job takes: they are more than one pass. `refused`:
+PostgreSQL then refuses each write about the large tenant to this table, as it would where its rows break a rule.
 """
 
 import re
@@ -15,29 +15,39 @@ from sqlalchemy import text
 
 from app.db.groups import coordination
 from app.db.leases import claims
+from app.db.operations import purge
 from tests.harness.databases import Databases
 from tests.house.sources import ROOT
 from tests.workers.fleet import ACCOUNT, REGION, Fleet
-from workers.delivery import operator_messages
+from workers.delivery import operator_messages, webhooks
 from workers.delivery.sender import Sender
-from workers.delivery.webhooks import Lanes, fan_out
 from workers.groups.coordinator import _MOST_AT_ONCE, _TAKEN
-from workers.jobs import housekeeping, notices
+from workers.jobs import gpu_samples, housekeeping, idle_notices, notices, record_usage, volumes
 from workers.jobs.budgets import apply_budgets
-from workers.jobs.gpu_samples import roll_up_samples
-from workers.jobs.record_usage import record_usage
 from workers.jobs.roll_up_usage import roll_up_usage
 from workers.jobs.schedule import job_specs
-from workers.jobs.volumes import work_on_volumes
 from workers.runtime.runtime import Runtime
 
 LARGE, OTHER = "tenant_large", "tenant_other"
-LEASES = 700
-"""Of the large tenant: the write limit allows 3,600 new ones an hour, so 1 in 5 of those of an hour."""
-EVENTS = 2_500
+SMALLER = 20
+"""So many times fewer rows, and rows of a pass, than there may be."""
+PASSES = (
+    (gpu_samples, "_BATCH"),
+    (record_usage, "_BATCH"),
+    (notices, "_LEASES"),
+    (idle_notices, "_LEASES"),
+    (volumes, "_MOST_AT_ONCE"),
+    (housekeeping, "EVENTS"),
+    (webhooks, "_EVENTS"),
+    (purge, "MOST"),
+)
+"""What a pass takes."""
+LEASES = 700 // SMALLER
+"""Of the large tenant: the write limit allows 3,600 new ones an hour, so 700 are 1 in 5 of those of an hour."""
+EVENTS = 2_500 // SMALLER
 """A change of each of these leases, four times."""
-PURGED = 5_200
-"""Rows that are past their time: the write limit makes so many in 90 minutes."""
+PURGED = 5_200 // SMALLER
+"""Rows that are past their time: the write limit makes 5,200 in 90 minutes."""
 BUDGETS = 200
 """Of 1,000."""
 WEBHOOKS = 10
@@ -169,7 +179,7 @@ def take_groups(runtime: Runtime) -> object:
 
 def claim_lanes(runtime: Runtime) -> object:
     """As many as there are threads, and none of them returns."""
-    lanes = Lanes(runtime.database, Sender(local=False, seconds=1), threads=4, stopping=runtime.stopping)
+    lanes = webhooks.Lanes(runtime.database, Sender(local=False, seconds=1), threads=4, stopping=runtime.stopping)
     return [lanes._claim() for _ in range(4)]
 
 
@@ -223,7 +233,7 @@ TURNS: dict[str, Turn | Without] = {
     ),
     "usage_records": Turn(
         plant=(leases(), *attempts()),
-        run=lambda runtime: record_usage(runtime, "", ""),
+        run=lambda runtime: record_usage.record_usage(runtime, "", ""),
         done="SELECT EXISTS (SELECT FROM usage_record WHERE tenant_id = 'tenant_other')",
     ),
     "gpu_samples": Turn(
@@ -237,7 +247,7 @@ TURNS: dict[str, Turn | Without] = {
             FROM {rows(LEASES)}
             """,
         ),
-        run=lambda runtime: roll_up_samples(runtime, "", ""),
+        run=lambda runtime: gpu_samples.roll_up_samples(runtime, "", ""),
         done="SELECT EXISTS (SELECT FROM gpu_rollup WHERE tenant_id = 'tenant_other')",
         refused="gpu_rollup",
     ),
@@ -307,7 +317,7 @@ TURNS: dict[str, Turn | Without] = {
         done="SELECT next_due > now() FROM lease_group WHERE tenant_id = 'tenant_other'",
     ),
     "sequencer": Turn(
-        # a pass numbers 2,000 events in one order, and the next one follows at once
+        # a pass numbers 2,000 events in one order (here 100), and the next one follows at once
         plant=(events(EVENTS, "NULL"),),
         run=number,
         done="SELECT sequence IS NOT NULL FROM event WHERE tenant_id = 'tenant_other'",
@@ -315,7 +325,7 @@ TURNS: dict[str, Turn | Without] = {
     ),
     "webhooks": Turn(
         plant=(WEBHOOK, "UPDATE webhook SET next_due = NULL", events(EVENTS, "n")),
-        run=lambda runtime: fan_out(runtime.database),
+        run=lambda runtime: webhooks.fan_out(runtime.database),
         done="SELECT EXISTS (SELECT FROM webhook_delivery WHERE tenant_id = 'tenant_other')",
         refused="webhook_delivery",
     ),
@@ -334,7 +344,7 @@ TURNS: dict[str, Turn | Without] = {
                 LEASES,
             ),
         ),
-        run=lambda runtime: work_on_volumes(runtime, ACCOUNT, REGION),
+        run=lambda runtime: volumes.work_on_volumes(runtime, ACCOUNT, REGION),
         done="SELECT state = 'available' FROM volume WHERE tenant_id = 'tenant_other'",
         refused="volume",
     ),
@@ -363,6 +373,18 @@ def database_url(databases: Databases) -> Iterator[str]:
     """Rows that no program made break invariants."""
     with databases.fresh(checked=False) as url:
         yield url
+
+
+@pytest.fixture(autouse=True)
+def _passes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each takes fewer rows."""
+    limit = f"LIMIT {purge.MOST}"
+    purges = [statement.text for statement in purge.STATEMENTS]
+    assert sum(limit in statement for statement in purges) > 5, "the limit is written in another way"
+    for module, name in PASSES:
+        monkeypatch.setattr(module, name, getattr(module, name) // SMALLER)
+    smaller = [text(statement.replace(limit, f"LIMIT {purge.MOST}")) for statement in purges]
+    monkeypatch.setattr(purge, "STATEMENTS", smaller)
 
 
 @pytest.fixture

@@ -51,8 +51,8 @@ BILLED = st.builds(
     gpus=st.integers(1, 8),
     provider=st.sampled_from(["aws", "gcp"]),
     model=st.sampled_from(["A100", "H100"]),
-    began=st.timedeltas(min_value=timedelta(0), max_value=timedelta(hours=60)),
-    lasted=st.none() | st.timedeltas(min_value=timedelta(0), max_value=timedelta(hours=60)),
+    began=st.timedeltas(min_value=timedelta(0), max_value=timedelta(hours=30)),
+    lasted=st.none() | st.timedeltas(min_value=timedelta(0), max_value=timedelta(hours=30)),
 )
 
 
@@ -132,7 +132,7 @@ def must_agree(store: Store, histories: list[Billed], at: datetime) -> None:
 @settings(max_examples=25)
 @given(
     histories=st.lists(BILLED, min_size=1, max_size=6),
-    seen_until=st.timedeltas(min_value=timedelta(0), max_value=timedelta(hours=60)),
+    seen_until=st.timedeltas(min_value=timedelta(0), max_value=timedelta(hours=30)),
 )
 def test_the_sums_are_what_the_attempts_cost(store: Store, histories: list[Billed], seen_until: timedelta) -> None:
     at = now(store)

@@ -101,28 +101,38 @@ OWN = {code: "took the spot VM back" in sentence for code, sentence in _BY_CODE.
 """By the provider's code: whether the end of the VM was the provider's own doing."""
 
 
+def after_their_end(fleet: Fleet, state: LeaseState, wish: str, *codes: str | None) -> list[tuple[Any, ...]]:
+    """VMs of leases in this state end, each with one of the provider's codes. Returns what was shared before."""
+    leases = {fleet.create(on_interruption=wish, wait_seconds=600): code for code in codes}
+
+    def are_ready() -> bool:
+        return fleet.are(list(leases), state) and all(fleet.attempts(one)[0].instance_id for one in leases)
+
+    fleet.drive(are_ready)
+    before = shared(fleet)
+    for lease_id, code in leases.items():
+        vm_reason = {"code": code, "message": "told", "interrupted": OWN.get(code or "", False), "refusal": None}
+        fact = {"vm_state": "gone", "vm_reason": vm_reason}
+        fleet.sim.stop(fleet.attempts(lease_id)[0].instance_id)
+        fleet.runtime.database.run(update(attempt).where(attempt.c.lease_id == lease_id).values(**fact))
+        fleet.make_due(lease_id)
+    fleet.drive(lambda: all(fleet.attempts(one)[0].ended_at is not None for one in leases))
+    return before
+
+
 @pytest.mark.parametrize("state", [LeaseState.PROVISIONING, LeaseState.BOOTING, LeaseState.ACTIVE])
 @pytest.mark.parametrize("wish", ["end", "replace"])
-@pytest.mark.parametrize("code", [*OWN, "SomethingNew", None])
 def test_only_what_the_provider_names_as_its_own_doing_cools_an_offering_off(
-    fleet: Fleet, state: LeaseState, wish: str, code: str | None
+    fleet: Fleet, state: LeaseState, wish: str
 ) -> None:
-    own = OWN.get(code or "", False)
     if state is LeaseState.PROVISIONING:
         fleet.sim.settings(boot_seconds=NEVER)
-    lease_id = fleet.create(on_interruption=wish, wait_seconds=600)
-    fleet.drive(lambda: fleet.lease(lease_id).state == state and fleet.attempts(lease_id)[0].instance_id is not None)
-    before = shared(fleet)
-    vm_reason = {"code": code, "message": "told", "interrupted": own, "refusal": None}
-    fact = {"vm_state": "gone", "vm_reason": vm_reason}
-    fleet.sim.stop(fleet.attempts(lease_id)[0].instance_id)
-    fleet.runtime.database.run(update(attempt).where(attempt.c.lease_id == lease_id).values(**fact))
-    fleet.make_due(lease_id)
-    fleet.drive(lambda: fleet.attempts(lease_id)[0].ended_at is not None)
-    if own:
-        assert {row[1] for row in fleet.cooling()} == {"interrupted"}
-    else:
-        assert shared(fleet) == before
+    others = [code for code, own in OWN.items() if not own]
+    assert after_their_end(fleet, state, wish, *others, "SomethingNew", None) == shared(fleet)
+    for code in [code for code, own in OWN.items() if own]:
+        after_their_end(fleet, state, wish, code)
+        assert {row[1] for row in fleet.cooling()} == {"interrupted"}, code
+        fleet.end_cool_offs()
 
 
 def end_all(fleet: Fleet, leases: list[LeaseId]) -> None:

@@ -104,6 +104,18 @@ FIRST: dict[str, tuple[Answer, bool]] = {
 """How the first worker's call ends, and whether it stalls before the request leaves."""
 
 
+MEANWHILE = (*SECOND, "active", "released")
+"""What the second worker does with the lease: repeats the call, or goes on to a state."""
+
+
+def beside(first: str) -> tuple[str, ...]:
+    """Each outcome with a VM meets all that may happen meanwhile. The errors take turns: a pair of five for each."""
+    if first not in FAILURES:
+        return MEANWHILE
+    n = list(FAILURES).index(first)
+    return MEANWHILE[n % 5], MEANWHILE[(n + 2) % 5]
+
+
 OVER = ("released", "failed")
 
 
@@ -125,17 +137,18 @@ def all_become_one_vm_and_then_none(workers: Workers, lease_ids: list[LeaseId]) 
 def test_a_create_call_that_is_answered_late_never_leads_to_a_second_vm(workers: Workers, first: str) -> None:
     answer, before = FIRST[first]
     lease_ids = []
-    for script in SECOND.values():
+    for meanwhile in beside(first):
         lease_ids.append(lease_id := workers.first.create(wait_seconds=600))
-        workers.scripts[1].script["launch"] = list(script)
-        workers.stall("launch", lease_id, answer, workers.second.step, before=before)
-        if answer.error is not None:
-            assert workers.rows(lease_id) == workers.before, "the answer to an older send changes nothing"
-        workers.use_up_the_script(lease_id)
-    for state in ("active", "released"):
-        lease_ids.append(lease_id := workers.first.create(wait_seconds=600))
-        workers.stall("launch", lease_id, answer, partial(go_on_to, workers.second, lease_id, state), before=before)
-        assert workers.rows(lease_id) == workers.before, f"what is known of a lease that is {state} stays"
+        if meanwhile in SECOND:
+            workers.scripts[1].script["launch"] = list(SECOND[meanwhile])
+            workers.stall("launch", lease_id, answer, workers.second.step, before=before)
+            if answer.error is not None:
+                assert workers.rows(lease_id) == workers.before, "the answer to an older send changes nothing"
+            workers.use_up_the_script(lease_id)
+        else:
+            goes_on = partial(go_on_to, workers.second, lease_id, meanwhile)
+            workers.stall("launch", lease_id, answer, goes_on, before=before)
+            assert workers.rows(lease_id) == workers.before, f"what is known of a lease that is {meanwhile} stays"
     all_become_one_vm_and_then_none(workers, lease_ids)
 
 
