@@ -156,22 +156,22 @@ def test_every_operation_that_changes_anything_is_listed(spec: dict[str, Any]) -
     assert set().union(*lists) == changing, "say whether a new operation can raise a cost that another key pays"
 
 
-@pytest.mark.parametrize("operation", [*OF_OTHERS, *OF_LIMITS])
-async def test_a_key_with_a_budget_raises_no_cost_that_another_key_pays(alice: Caller, operation: str) -> None:
+async def test_a_key_with_a_budget_raises_no_cost_that_another_key_pays(alice: Caller) -> None:
     agent, budget = await with_budget(alice)
     stage = await staged(alice, budget)
     before = await state(alice, stage)
-    answer = await {**OF_OTHERS, **OF_LIMITS}[operation](agent, stage)
-    assert (answer.status_code, answer.json()["code"]) == (403, "key_has_budget"), answer.text
-    assert await state(alice, stage) == before
+    for operation, call in {**OF_OTHERS, **OF_LIMITS}.items():
+        answer = await call(agent, stage)
+        assert (answer.status_code, answer.json()["code"]) == (403, "key_has_budget"), (operation, answer.text)
+        assert await state(alice, stage) == before, operation
 
 
-@pytest.mark.parametrize("operation", [*OF_OTHERS, *OF_LIMITS])
-async def test_a_key_without_a_budget_may(alice: Caller, operation: str) -> None:
+async def test_a_key_without_a_budget_may(alice: Caller) -> None:
     _, budget = await with_budget(alice)
     stage = await staged(await alice.member("admin"), budget)
-    answer = await {**OF_OTHERS, **OF_LIMITS}[operation](alice, stage)
-    assert answer.status_code in {200, 201, 204}, answer.text
+    for operation, call in {**OF_OTHERS, **OF_LIMITS}.items():
+        answer = await call(alice, stage)
+        assert answer.status_code in {200, 201, 204}, (operation, answer.text)
 
 
 @pytest.mark.parametrize("operation", OF_OTHERS)

@@ -13,9 +13,10 @@ from mcp.client.streamable_http import streamable_http_client
 
 from app.cli.client import Api
 from app.cli.endpoint import Endpoint
-from app.cli.mcp.server import Connect, http_server, local_server
+from app.cli.mcp.server import Connect
 from tests.api.conftest import Caller
 from tests.api.fleet import Fleet
+from tests.cli.mcp_server import http_server, local_server
 
 Json = dict[str, Any]
 URL = "http://api.test"

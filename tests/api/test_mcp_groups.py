@@ -5,10 +5,10 @@ import asyncio
 import pytest
 from mcp import Client
 
-from app.cli.mcp.server import local_server
 from tests.api.conftest import Caller
 from tests.api.fleet import Fleet
 from tests.api.test_mcp import ONE_A10G, Json, agent, call, connecting, refused
+from tests.cli.mcp_server import local_server
 
 TRAIN: Json = {"name": "train", "size": 3, **ONE_A10G}
 CAPPED: Json = {**TRAIN, "max_cost": "10"}

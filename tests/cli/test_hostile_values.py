@@ -14,13 +14,13 @@ from app.cli import client
 from app.cli.client import Api
 from app.cli.endpoint import Endpoint
 from app.cli.errors import InvalidValueError
-from app.cli.mcp.server import local_server
 from app.cli.paths import check_path, is_id, path_of
 from app.domain.ids import is_typeid
 from cloudsim.testing import NO_TLS
 from tests.cli.commands import COMMANDS, SUFFIX, arguments, benign, texts
 from tests.cli.conftest import Cli
 from tests.cli.fake_api import ACTIVE, TENANT_ID, a_lease
+from tests.cli.mcp_server import local_server
 from tests.described import document
 
 BUDGET = f"budget_{SUFFIX}"

@@ -16,6 +16,7 @@ from app.cli.client import Api
 from app.cli.endpoint import Endpoint
 from app.cli.errors import OUTPUT_LOST
 from app.cli.main import app
+from cloudsim.testing import NO_TLS
 from tests.cli.commands import COMMANDS, arguments
 from tests.cli.conftest import Cli
 from tests.cli.fake_api import ACTIVE, TENANT_ID, FakeApi, Json, a_lease
@@ -50,6 +51,7 @@ def _run(words: list[str], stdout: Any, monkeypatch: pytest.MonkeyPatch) -> tupl
             super().__init__(Endpoint("https://api.test", "gpl_x"), **given, transport=answers)
 
     monkeypatch.setattr(client, "Api", Answered)
+    monkeypatch.setattr(client, "tls_context", lambda _: NO_TLS)  # nothing connects
     monkeypatch.setattr(sys, "stdout", stdout)
     with pytest.raises(SystemExit) as ended:
         app(words)

@@ -23,11 +23,12 @@ from app.cli.mcp.arguments import LeaseArguments
 from app.cli.mcp.command import address
 from app.cli.mcp.http import http_config
 from app.cli.mcp.remaining import tightest
-from app.cli.mcp.server import NO_LABELS, http_server, local_server
+from app.cli.mcp.server import NO_LABELS
 from app.local.ports import LOOPBACK, free_port
 from app.request_deadlines import RequestDeadlines
 from tests.cli.conftest import Cli
 from tests.cli.fake_api import ACTIVE, BOOTING, PLACE, TENANT_ID, TENANT_KEY, FakeApi, Json, a_lease, problem
+from tests.cli.mcp_server import http_server, local_server
 from tests.cli.money.test_costs import BUDGET, COSTS
 
 ME: Json = {"key_id": "key_00000000000000000000000001", "tenant_id": TENANT_ID}

@@ -19,10 +19,10 @@ from app.cli.client import Api
 from app.cli.endpoint import Endpoint
 from app.cli.errors import ProblemError
 from app.cli.mcp.advice import explained
-from app.cli.mcp.server import local_server
 from app.services.money.budget_refusals import BudgetNeed
 from tests.cli.conftest import Cli
 from tests.cli.fake_api import ACTIVE, BOOTING, PROVISIONING, TENANT_KEY, FakeApi
+from tests.cli.mcp_server import local_server
 from tests.house.sources import ROOT
 from tests.house.test_docs import parse
 

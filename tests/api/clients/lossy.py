@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, ClassVar
 
 from tests.harness.databases import ROOT
@@ -125,9 +126,15 @@ class LossyApi:
         return _message(200, _json({"items": [], "next_cursor": None}))
 
 
+@cache
+def _description() -> Json:
+    description: Json = json.loads((ROOT / "openapi.json").read_text(encoding="utf-8"))
+    return description
+
+
 def example(path: str, method: str, status: str) -> Json:
     """The example of an answer in openapi.json."""
-    description = json.loads((ROOT / "openapi.json").read_text(encoding="utf-8"))
+    description = _description()
     content = description["paths"][path][method]["responses"][status]["content"]["application/json"]
     [answer] = description["components"]["schemas"][content["schema"]["$ref"].rpartition("/")[2]]["examples"]
     return dict(answer)

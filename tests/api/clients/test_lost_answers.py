@@ -17,9 +17,9 @@ from app.cli.client import Api
 from app.cli.endpoint import Endpoint
 from app.cli.errors import CliError
 from app.cli.main import app
-from app.cli.mcp.server import local_server
 from tests.api.clients.conftest import run
 from tests.api.clients.lossy import FAULTS, NOT_REPEATED, Case, LossyApi, lossy_api
+from tests.cli.mcp_server import local_server
 from tests.harness.databases import ROOT
 from tools.clients import node
 
