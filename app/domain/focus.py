@@ -67,6 +67,7 @@ COLUMNS = (
     "x_LeaseId",
     "x_PriceSource",
     "x_Revision",
+    "x_VolumeId",
 )
 
 

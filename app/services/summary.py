@@ -9,6 +9,7 @@ from typing import Any
 from app.db.core.tenant_scope import parameter
 from app.db.leases import totals
 from app.db.operations.attention import attention
+from app.db.usage import volume_records
 from app.services.context import ServiceContext, stuck_after
 from app.services.money.usage import month_to_date, tenant_of
 from app.services.principal import Principal
@@ -19,11 +20,15 @@ _MOST = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TenantSummary:
-    """`counts`: rows of totals.by_state. `attention`: rows of `attention`, `attention_total` of them without the limit."""
+    """`counts`: rows of totals.by_state. `volume_rate`: USD an hour of volumes.
+
+    `attention`: rows of `attention`, `attention_total` of them without the limit.
+    """
 
     as_of: datetime
     tenant_id: str | None
     counts: Sequence[Any]
+    volume_rate: Decimal
     spend_of_month: Decimal
     attention: Sequence[Any]
     attention_total: int
@@ -55,11 +60,13 @@ class SummaryService:
             counts = (
                 await connection.execute(totals.by_state(every_tenant=within is None), {**scope, "as_of": as_of})
             ).all()
+            volume_rate = await connection.scalar(volume_records.run_rate(every_tenant=within is None), scope)
             rows = (await connection.execute(self._attention[within is None], scope)).all()
         return TenantSummary(
             as_of=as_of,
             tenant_id=within,
             counts=counts,
+            volume_rate=Decimal(volume_rate or 0),
             spend_of_month=spend,
             attention=rows,
             attention_total=rows[0].total if rows else 0,

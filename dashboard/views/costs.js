@@ -133,11 +133,11 @@ function Savings({ report }) {
   `;
 }
 
-/** The most expensive leases of the range. */
+/** The most expensive leases and volumes of the range. */
 function Top({ live }) {
   const rows = useMemo(() => byGroup(live.data?.items ?? [], "lease").slice(0, TOP), [live.data]);
   return html`
-    <${Panel} title="Most expensive leases">
+    <${Panel} title="Most expensive leases and volumes">
       <${Awaited} live=${live} rows=${5}>
         ${live.data && html`<${Refused} error=${live.error} />`}
         ${live.data && !live.data.complete ? html`<p class="note">The range has too many leases to rank: choose one tenant or a shorter range.</p>` : html`<${Ranking} rows=${rows} />`}
@@ -147,11 +147,12 @@ function Top({ live }) {
 }
 
 function Ranking({ rows }) {
-  const known = useLive(rows.length ? `/v1/leases?ids=${rows.map((row) => row.key).join(",")}` : null, 60, { keep: true }).data?.items ?? [];
+  const ids = rows.map((row) => row.key).filter((id) => id.startsWith("lease_"));
+  const known = useLive(ids.length ? `/v1/leases?ids=${ids.join(",")}` : null, 60, { keep: true }).data?.items ?? [];
   const leases = new Map(known.map((lease) => [lease.id, lease]));
   return html`
     <table class="groups">
-      <thead><tr><th scope="col">Lease</th><th scope="col" class="n">GPU hours</th><th scope="col" class="n">Cost</th></tr></thead>
+      <thead><tr><th scope="col">Lease or volume</th><th scope="col" class="n">GPU hours</th><th scope="col" class="n">Cost</th></tr></thead>
       <tbody>
         ${rows.map((row) => {
           const lease = leases.get(row.key);

@@ -568,6 +568,7 @@ CREATE TABLE usage_rollup (
     provider TEXT NOT NULL,
     gpu_model TEXT NOT NULL,
     gpu_seconds NUMERIC NOT NULL,
+    volume_gib_seconds NUMERIC DEFAULT '0' NOT NULL,
     cost NUMERIC NOT NULL,
     leases_created INTEGER NOT NULL,
     leases_ready INTEGER NOT NULL,
@@ -582,7 +583,7 @@ CREATE TABLE usage_rollup (
 COMMENT ON TABLE usage_rollup IS 'A row is a sum over one step; * in a column stands for all. No row: nothing was used';
 COMMENT ON COLUMN usage_rollup.tenant_id IS '*: all tenants';
 COMMENT ON COLUMN usage_rollup.provider IS '*: all providers';
-COMMENT ON COLUMN usage_rollup.gpu_model IS '*: all GPU models';
+COMMENT ON COLUMN usage_rollup.gpu_model IS '*: all GPU models; volume: volumes';
 COMMENT ON COLUMN usage_rollup.cost IS 'USD, not rounded';
 CREATE INDEX ix_usage_rollup_by_tenant ON usage_rollup (step, starts_at) WHERE provider = '*' AND gpu_model = '*' AND tenant_id <> '*';
 CREATE INDEX ix_usage_rollup_step_starts_at ON usage_rollup (step, starts_at);

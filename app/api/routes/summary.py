@@ -26,7 +26,7 @@ async def get_summary(
     services: UseServices,
     tenant_id: Annotated[QueryText | None, Query(description="Operators only. All tenants by default.")] = None,
 ) -> Response:
-    """Read the leases of the key's tenant by state, their GPUs and spend, and what needs attention.
+    """Read the leases of the key's tenant by state, their GPUs, the spend, and what needs attention.
 
     Failed leases need attention for 24 hours.
     """
@@ -42,7 +42,7 @@ def _summary(summary: TenantSummary) -> dict[str, Any]:
         "leases": sum(row.leases for row in counts),
         "gpus": sum(row.gpus for row in counts),
         "by_state": [{"state": row.state, "leases": row.leases, "gpus": row.gpus} for row in counts],
-        "spend_per_hour": format_money(sum((row.spend_per_hour for row in counts), Decimal(0))),
+        "spend_per_hour": format_money(sum((row.spend_per_hour for row in counts), summary.volume_rate)),
         "spend_month_to_date": format_money(summary.spend_of_month),
         "accrued": format_money(sum((row.accrued for row in counts), Decimal(0))),
         "currency": "USD",

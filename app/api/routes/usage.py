@@ -16,7 +16,7 @@ from app.api.schemas.usage import Usage
 from app.domain.money import format_money
 from app.domain.rates import CostScope
 from app.domain.usage import UsageGrouping, UsageStep
-from app.services.money.usage import Sums, UsageQuery, UsageReport, gpu_hours
+from app.services.money.usage import Sums, UsageQuery, UsageReport, gpu_hours, volume_gib_hours
 from app.services.preconditions import list_tag
 
 router = make_router("usage")
@@ -92,5 +92,6 @@ def _sums(sums: Sums) -> dict[str, Any]:
     return {
         "cost": format_money(Decimal(sums["cost"])),
         "gpu_hours": round(float(gpu_hours(sums)), 6),
+        "volume_gib_hours": round(float(volume_gib_hours(sums)), 6),
         **{name: sums[name] for name in _COUNTS},
     }

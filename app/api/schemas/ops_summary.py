@@ -239,7 +239,7 @@ class OpsSummary(View):
         list[TenantCount], Field(description="At most 100 tenants, sorted by spend in descending order.")
     ]
     gpus: Annotated[int, Field(description="GPUs of all leases that have not ended and have an offering.")]
-    spend_per_hour: Money
+    spend_per_hour: Annotated[Money, Field(description="USD an hour of leases and volumes that are billed now.")]
     spend_month_to_date: Annotated[Money, Field(description="Spend in USD since the start of the month (UTC).")]
     capacity_failures: CapacityFailures
     interruptions: Interruptions

@@ -46,7 +46,7 @@ class Summary(View):
     leases: int
     gpus: int
     by_state: list[LiveStateCount]
-    spend_per_hour: Money
+    spend_per_hour: Annotated[Money, Field(description="USD an hour of leases and volumes that are billed now.")]
     spend_month_to_date: Annotated[Money, Field(description="USD since the month began (UTC).")]
     accrued: Annotated[Money, Field(description="USD of the leases that have not ended, since each of them started.")]
     currency: Annotated[str, Field(examples=["USD"])]

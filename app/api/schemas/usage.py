@@ -12,8 +12,9 @@ from app.domain.usage import UsageGrouping, UsageStep
 class UsageSums(View):
     """What was used and what happened. Cost and GPU hours count from the first sight of a running VM to its end."""
 
-    cost: Annotated[Money, Field(description="USD of the billed time, rounded for display.")]
+    cost: Annotated[Money, Field(description="USD of the billed time of VMs and volumes, rounded for display.")]
     gpu_hours: Annotated[float, Field(description="GPUs times hours for which they were billed.")]
+    volume_gib_hours: Annotated[float, Field(description="GiB of volumes times hours for which they were billed.")]
     leases_created: int
     leases_ready: Annotated[int, Field(description="Leases that became ready for the first time.")]
     leases_failed: Annotated[int, Field(description="Leases that ended in state `failed`.")]

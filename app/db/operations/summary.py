@@ -18,6 +18,7 @@ from app.db.operations.ops import BRAKES, GHOSTS, OPEN, StuckAfter, stuck
 from app.db.operations.waiting import EVENT_LAG, OVERDUE
 from app.db.schema.leases import LIVE
 from app.db.schema.tables import account_check, attempt, lease, orphan, periodic_job, tenant, worker_heartbeat
+from app.db.usage import volume_records
 from app.domain.error_kinds import ErrorKind
 from app.domain.leases import AttemptState
 
@@ -63,8 +64,8 @@ TENANTS = (
 )
 """Tenants with leases that have not ended, those that spend most first, at most MOST_TENANTS."""
 
-SPEND_NOW = select(func.coalesce(func.sum(_live.c.rate_per_hour), 0).label("usd"))
-"""USD an hour of everything that is billed now: what has ended is not."""
+SPEND_NOW = select((func.coalesce(func.sum(_live.c.rate_per_hour), 0) + volume_records.rate()).label("usd"))
+"""USD an hour of everything that is billed now, leases and volumes: what has ended is not."""
 
 ORPHAN_COUNTS = select(orphan.c.cause, func.count().label("orphans")).where(OPEN).group_by(orphan.c.cause)
 """Open orphans by cause."""
@@ -127,10 +128,10 @@ _MONTH = func.date_trunc("month", func.now())
 _segment = price_segments(attempt, ("billing_ended_at",))
 _UNTIL = func.coalesce(_segment.c.ends_at, func.now())
 _USD = cost(_segment.c.rate_per_hour, func.greatest(_segment.c.starts_at, _MONTH), _UNTIL)
-SPEND_OF_MONTH = select(func.coalesce(func.sum(_USD), 0).label("usd")).where(
+SPEND_OF_MONTH = select((func.coalesce(func.sum(_USD), 0) + volume_records.cost_since(_MONTH)).label("usd")).where(
     _UNTIL > _MONTH, func.coalesce(_segment.c.billing_ended_at, func.now()) > _MONTH
 )
-"""USD since the month began (UTC), for the attempts that were billed in it."""
+"""USD since the month began (UTC), for the attempts and volumes that were billed in it."""
 
 _TRIED_AT = (attempt.c.provider, attempt.c.region, attempt.c.instance_type, attempt.c.market)
 _REFUSED = (attempt.c.state == str(AttemptState.REFUSED)) & (

@@ -28,14 +28,14 @@ from app.db.core.prepared import Bound
 from app.db.core.sql import AnySelect, Time
 from app.db.schema.tables import cost_rollup, usage_record
 from app.db.usage.facts import text
-from app.domain.usage import UNKNOWN, UsageStep
+from app.domain.usage import UNKNOWN, VOLUME, UsageStep
 
 DIMENSIONS = ("provider", "region", "gpu_model", "market", "instance_type")
 AMOUNTS = ("compute_cost", "disk_cost", "address_cost", "list_cost", "gpu_hours", "idle_gpu_hours", "idle_cost")
 COUNTS = ("leases", "leases_started")
 
 _ONE, _ZERO = literal_column("1", Integer), literal_column("0", Integer)
-_UNKNOWN = text(UNKNOWN)
+_UNKNOWN, _VOLUME = text(UNKNOWN), text(VOLUME)
 _KEYS = ("tenant_id", "starts_at", *DIMENSIONS)
 
 Step = tuple[str, datetime]
@@ -54,8 +54,15 @@ def _parameters(steps: Collection[Step]) -> dict[str, Any]:
 
 
 def of_record(records: Any, name: str) -> Any:
-    """A column of a selectable with the columns of usage_record, as the sums are divided by."""
-    return func.coalesce(records.c[name], _UNKNOWN) if name == "gpu_model" else records.c[name]
+    """A column of a selectable with the columns of usage_record, as the sums are divided by. Volumes are a GPU model."""
+    if name != "gpu_model":
+        return records.c[name]
+    return case((is_volume(records), _VOLUME), else_=func.coalesce(records.c.gpu_model, _UNKNOWN))
+
+
+def is_volume(records: Any) -> Any:
+    """Whether a record is that of a volume."""
+    return records.c.instance_type == _VOLUME
 
 
 def is_first_use(records: Any) -> Any:

@@ -28,7 +28,8 @@ from sqlalchemy import (
 from app.db.core.sql import AnySelect, Id, Time
 from app.db.core.tenant_scope import only
 from app.db.schema.tables import cost_rollup, usage_progress, usage_record
-from app.db.usage.cost_rollup import AMOUNTS, DIMENSIONS, is_first_use, leases_of, of_record
+from app.db.usage import volume_records
+from app.db.usage.cost_rollup import AMOUNTS, DIMENSIONS, is_first_use, is_volume, leases_of, of_record
 from app.db.usage.facts import text
 from app.db.usage.records import overlapping, usage
 from app.domain.costs import CostBucket, CostDimension, CostGrouping, group_name
@@ -116,21 +117,27 @@ def _stored_sums(shape: CostShape) -> AnySelect:
     )
 
 
-def _live(shape: CostShape) -> AnySelect:
-    """Records of hours that are not closed."""
-    records = usage(overlapping(), None if shape.every_tenant else only).subquery("live")
+def _live(shape: CostShape) -> Any:
+    """Records of hours that are not closed, of attempts and of volumes."""
+    owned = None if shape.every_tenant else only
+    parts = (usage(overlapping(), owned).subquery("live"), volume_records.usage(owned).subquery("live_volumes"))
+    return union_all(*map(_as_record, parts))
+
+
+def _as_record(records: Any) -> AnySelect:
     columns = {name: of_record(records, name) for name in _RECORD if name in records.c}
     return select(*(columns.get(name, cast(null(), Numeric)).label(name) for name in _RECORD))
 
 
-def _live_sums(records: AnySelect) -> AnySelect:
-    """In the form of the stored sums: a lease begins in its first hour without an earlier record."""
+def _live_sums(records: Any) -> AnySelect:
+    """In the form of the stored sums: a lease begins in its first hour without an earlier record. A volume is no lease."""
     hours = records.subquery("open_hours")
     alike = [hours.c.lease_id, hours.c.provider, hours.c.region, hours.c.market, hours.c.instance_type]
     is_first = func.min(hours.c.starts_at).over(partition_by=alike) == hours.c.starts_at
-    begins = case((and_(is_first, is_first_use(hours)), _ONE), else_=_ZERO)
+    counted = case((is_volume(hours), _ZERO), else_=_ONE)
+    begins = case((and_(is_first, is_first_use(hours)), counted), else_=_ZERO)
     names = ("tenant_id", "starts_at", *DIMENSIONS, *AMOUNTS)
-    return select(*(hours.c[name] for name in names), _ONE.label("leases"), begins.label("leases_started"))
+    return select(*(hours.c[name] for name in names), counted.label("leases"), begins.label("leases_started"))
 
 
 def _groups(shape: CostShape, rows: Any) -> list[Any]:
@@ -147,7 +154,7 @@ def _groups(shape: CostShape, rows: Any) -> list[Any]:
 
 def _sums(shape: CostShape, rows: Any, first: Any) -> list[Any]:
     if shape.needs_records:
-        leases: Any = func.count(rows.c.lease_id.distinct())
+        leases: Any = func.count(rows.c.lease_id.distinct()).filter(~is_volume(rows))
     else:
         leases = func.coalesce(func.sum(leases_of(rows, first)), _ZERO)
     return [*(func.sum(rows.c[name]).label(name) for name in AMOUNTS), leases.label("leases")]

@@ -1,4 +1,4 @@
-"""What happened in each step, from the rows of attempts and leases: the one source of stored and of live figures.
+"""What happened in each step, from the rows of attempts, leases and volumes: the one source of stored and of live figures.
 
 Parameters of every statement: SINCE and UNTIL (starts of steps), SECONDS (the length of a step) and AS_OF. What is
 still billed counts until AS_OF.
@@ -29,15 +29,16 @@ from sqlalchemy import (
 
 from app.db.core.sql import AnySelect, Time
 from app.db.leases.billing import cost, price_segments, seconds
-from app.db.schema.tables import attempt, attempt_archive, lease
+from app.db.schema.tables import attempt, attempt_archive, lease, volume
 from app.domain.error_kinds import ErrorKind
 from app.domain.leases import AttemptState, LeaseState
-from app.domain.usage import UNKNOWN
+from app.domain.usage import UNKNOWN, VOLUME
 
 SINCE, UNTIL, SECONDS, AS_OF = "since", "until", "seconds", "as_of"
 
 MEASURES = (
     "gpu_seconds",
+    "volume_gib_seconds",
     "cost",
     "leases_created",
     "leases_ready",
@@ -51,7 +52,8 @@ PERCENTILES: Mapping[str, float] = {"ready_seconds_p50": 0.5, "ready_seconds_p95
 _UNKNOWN: ColumnElement[str] = literal_column(f"'{UNKNOWN}'")
 _ONE: ColumnElement[int] = literal_column("1")
 _ZERO: ColumnElement[int] = literal_column("0")
-_NUMBERS: Mapping[str, Any] = {name: Numeric if name in {"gpu_seconds", "cost"} else Integer for name in MEASURES}
+_AMOUNTS = frozenset({"gpu_seconds", "volume_gib_seconds", "cost"})
+_NUMBERS: Mapping[str, Any] = {name: Numeric if name in _AMOUNTS else Integer for name in MEASURES}
 
 _AS_OF = bindparam(AS_OF, type_=Time)
 
@@ -72,11 +74,12 @@ def steps() -> CTE:
 def facts(*, archived: bool, owned: Any = None, only_billing: bool = False) -> CTE:
     """A row for each thing that happened in a step. `archived`: attempts of purged leases too.
 
-    `owned`: from a column `tenant_id`, the condition on it; None: every tenant. `only_billing`: GPU seconds and cost.
+    `owned`: from a column `tenant_id`, the condition on it; None: every tenant. `only_billing`: what is billed, and its
+    cost.
     """
     step, allowed = steps(), owned or (lambda _column: true())
     tables = [attempt, *([attempt_archive] if archived else [])]
-    parts = [_billed(step, table, allowed) for table in tables]
+    parts = [*(_billed(step, table, allowed) for table in tables), _volumes(step, allowed)]
     if not only_billing:
         parts += [_created(step, allowed), _ready(step, allowed), _failed(step, allowed), _troubled(step, allowed)]
     return union_all(*parts).cte("facts")
@@ -117,6 +120,26 @@ def _billed(step: CTE, table: Any, allowed: Any) -> AnySelect:
         step,
         gpu_seconds=func.coalesce(gpus, _ZERO) * seconds(first, last),
         cost=cost(segment.c.rate_per_hour, first, last),
+    )
+
+
+def _volumes(step: CTE, allowed: Any) -> AnySelect:
+    """The part of a volume's billing that lies in the step. `volume` stands for its GPU model."""
+    began, ended = volume.c.billing_started_at, volume.c.billing_ended_at
+    overlaps = and_(
+        began < step.c.ends_at,
+        began < _AS_OF,
+        or_(ended.is_(None), ended > step.c.starts_at),
+        allowed(volume.c.tenant_id),
+    )
+    first = func.greatest(began, step.c.starts_at)
+    last = func.least(func.coalesce(ended, _AS_OF), step.c.ends_at)
+    return _fact(
+        step.join(volume, overlaps),
+        (volume.c.tenant_id, volume.c.provider, text(VOLUME)),
+        step,
+        volume_gib_seconds=volume.c.size_gib * seconds(first, last),
+        cost=func.coalesce(cost(volume.c.price_per_hour, first, last), _ZERO),
     )
 
 

@@ -11,6 +11,7 @@ from app.db.core.tenant_scope import EVERY_TENANT
 from app.domain.focus import COLUMNS
 from app.domain.offerings import Market
 from app.domain.spreadsheets import FORMULA
+from app.domain.usage import VOLUME
 
 _TIME = """to_char({} AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')"""
 _AMOUNT = "trim_scale(round({}, 12))"
@@ -81,9 +82,10 @@ _VALUES = {
     "x_GpuModel": "r.gpu_model",
     "x_IdleHours": f"CASE WHEN c.place = 1 THEN {_AMOUNT.format('r.idle_gpu_hours')} END",
     "x_KeyId": "r.key_id",
-    "x_LeaseId": "r.lease_id",
+    "x_LeaseId": f"CASE WHEN r.instance_type <> '{VOLUME}' THEN r.lease_id END",
     "x_PriceSource": "r.price_source",
     "x_Revision": "r.revision",
+    "x_VolumeId": f"CASE WHEN r.instance_type = '{VOLUME}' THEN r.lease_id END",
 }
 _CHARGES = """
     (1, 'GPU Machines', 'Virtual Machine', 'Compute', 'Virtual Machines', r.instance_type, r.compute_cost, r.list_cost,

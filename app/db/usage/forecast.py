@@ -11,6 +11,7 @@ from app.db.leases.billing import cost
 from app.db.schema.tables import lease, quota_claim, volume
 from app.db.tenancy.budgets import WITH_AMOUNTS, resource
 from app.db.usage.facts import AS_OF
+from app.db.usage.volume_records import rate as volume_rate
 
 MONTH_ENDS = "month_ends"
 _AS_OF = bindparam(AS_OF, type_=Time)
@@ -23,7 +24,7 @@ def live_leases(*, every_tenant: bool) -> AnySelect:
     month_ends = bindparam(MONTH_ENDS, type_=Time)
     ends_at = func.least(lease.c.expires_at, lease.c.cost_reached_at, month_ends)
     left = cost(lease.c.rate_per_hour, func.greatest(_AS_OF, lease.c.rate_since), ends_at)
-    of_volumes = _volumes(_owned(volume, every_tenant=every_tenant))
+    of_volumes = volume_rate(_owned(volume, every_tenant=every_tenant))
     rest = cost(of_volumes, _AS_OF, month_ends)
     return select(
         (func.coalesce(func.sum(lease.c.rate_per_hour), _ZERO) + of_volumes).label("run_rate"),
@@ -45,7 +46,7 @@ def budgets(*, every_tenant: bool) -> AnySelect:
         .scalar_subquery()
     )
     labelled = volume.c.labels.op("->>")(budget.c.label_key) == budget.c.label_value
-    of_volumes = _volumes(
+    of_volumes = volume_rate(
         volume.c.tenant_id == budget.c.tenant_id,
         or_(budget.c.key_id.is_(None), budget.c.key_id == volume.c.key_id),
         or_(budget.c.label_key.is_(None), labelled),
@@ -57,13 +58,6 @@ def budgets(*, every_tenant: bool) -> AnySelect:
         .where(owned)
         .order_by(budget.c.id)
     )
-
-
-def _volumes(*where: Any) -> Any:
-    """USD an hour of the billed volumes of these conditions."""
-    billed = (volume.c.billing_started_at.is_not(None), volume.c.billing_ended_at.is_(None))
-    total = func.coalesce(func.sum(volume.c.price_per_hour), _ZERO)
-    return select(total).where(*billed, *where).scalar_subquery()
 
 
 def _owned(table: Any, *, every_tenant: bool) -> Any:

@@ -21,7 +21,7 @@ from sqlalchemy.dialects.postgresql import Insert, insert
 
 from app.db.core.prepared import Bound
 from app.db.core.sql import AnySelect, Time
-from app.db.schema.tables import attempt, attempt_archive, event, lease, usage_progress, usage_rollup
+from app.db.schema.tables import attempt, attempt_archive, event, lease, usage_progress, usage_rollup, volume
 from app.db.usage.facts import AS_OF, MEASURES, PERCENTILES, SECONDS, SINCE, UNTIL, facts, sums, text
 from app.domain.usage import ALL, UsagePeriod
 
@@ -35,9 +35,10 @@ FIRST_USE = select(
         select(func.min(lease.c.created_at)).scalar_subquery(),
         select(func.min(attempt.c.billing_started_at)).scalar_subquery(),
         select(func.min(attempt_archive.c.billing_started_at)).scalar_subquery(),
+        select(func.min(volume.c.billing_started_at)).scalar_subquery(),
     ).label("first_use")
 )
-"""When the first lease was created, or the first attempt billed; null without any."""
+"""When the first lease was created, or the first attempt or volume billed; null without any."""
 
 
 def first_correction(since: datetime) -> AnySelect:

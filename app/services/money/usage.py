@@ -23,7 +23,7 @@ _REMEMBERED = 64
 _DAYS_KEPT = KEPT_MONTHS * 31
 
 Sums = Mapping[str, Any]
-"""MEASURES and PERCENTILES: counts are int, `gpu_seconds` and `cost` (USD) Decimal, percentiles float or None."""
+"""MEASURES and PERCENTILES: counts are int, seconds and `cost` (USD) Decimal, percentiles float or None."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +68,7 @@ class UsageReport:
 
 
 class UsageService:
-    """Reads stored sums of finished hours and days, and makes those of the current one from the leases.
+    """Reads stored sums of finished hours and days, and makes those of the current one from leases and volumes.
 
     All who ask for the same report within a minute share one reading.
     """
@@ -189,7 +189,7 @@ async def _live(
 
 
 def _parts(period: UsagePeriod, rolled_until: datetime | None) -> tuple[UsagePeriod, UsagePeriod]:
-    """What is stored, and what must be made from the leases."""
+    """What is stored, and what must be made from leases and volumes."""
     border = period.live_since(rolled_until)
     finished = UsagePeriod(step=period.step, since=period.since, until=border)
     return finished, UsagePeriod(step=period.step, since=border, until=period.until)
@@ -243,3 +243,8 @@ async def _names(connection: AsyncConnection, grouping: UsageGrouping, groups: S
 def gpu_hours(sums: Sums) -> Decimal:
     """GPUs times hours for which they were billed."""
     return Decimal(sums["gpu_seconds"]) / 3600
+
+
+def volume_gib_hours(sums: Sums) -> Decimal:
+    """GiB of volumes times hours for which they were billed."""
+    return Decimal(sums["volume_gib_seconds"]) / 3600
