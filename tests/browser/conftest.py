@@ -5,11 +5,12 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, sync_playwright
 
+from app.local.waiting import wait_until
 from app.settings.timing import timing
 from tests.browser.visitor import Tabs, Visitor
 from tests.e2e.people import Operator, Tenant
 from tests.e2e.sharing import named_after, sharing
-from tests.e2e.stack import Stack
+from tests.e2e.stack import PATIENCE, Stack
 from tools.runtimes import find_chromium
 
 SWITCHES = [
@@ -38,12 +39,20 @@ def chromium() -> Iterator[Browser]:
         browser.close()
 
 
+@pytest.fixture(scope="package")
+def everything_ends(operator: Operator) -> Iterator[None]:
+    """No lease is left at the end. Each test only asks for the end of its own: to wait for it costs a second or two."""
+    yield
+    assert wait_until(lambda: not operator.items("/v1/leases", state="!terminal"), timeout=PATIENCE, poll=0.2)
+
+
 @pytest.fixture
-def tenant(request: pytest.FixtureRequest, operator: Operator) -> Iterator[Tenant]:
-    """A new tenant with 16 GPUs, whose leases are ended after the test."""
+def tenant(request: pytest.FixtureRequest, operator: Operator, everything_ends: None) -> Iterator[Tenant]:
+    """A new tenant with 16 GPUs, whose leases end after the test."""
     with operator.tenant(named_after(request), 16) as made:
         yield made
-        made.release_all()
+        for lease in made.leases("!terminal"):
+            made.release(lease["id"])
 
 
 @pytest.fixture(scope="package")

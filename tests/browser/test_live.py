@@ -169,7 +169,7 @@ def test_a_vm_without_a_lease_is_shown_and_ended_on_demand(
     visitor.page.get_by_role("button", name="End the VM").click()
     expect(visitor.page.get_by_text(f"{vm} will be ended in the next cycle.")).to_be_visible()
     assert wait_until(lambda: not cloud.vm(vm)["alive"], timeout=PATIENCE)
-    expect(visitor.page.get_by_role("row").filter(has_text=vm).get_by_text("gone")).to_be_visible()
+    visitor.ask_until(visitor.page.get_by_role("row").filter(has_text=vm).get_by_text("gone"))
     visitor.page.get_by_role("link", name="Hide terminated orphans").click()
     expect(visitor.page.get_by_role("row").filter(has_text=vm)).to_have_count(0)
     visitor.page.get_by_role("link", name="Include terminated orphans").click()

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from playwright.sync_api import Page, Route, expect
+from playwright.sync_api import Route, expect
 
 from tests.browser.test_create import SSH_KEY, fill
 from tests.browser.visitor import Visitor
@@ -15,6 +15,8 @@ from tests.e2e.stack import Stack
 MAY_HAVE_HAPPENED = re.compile("may (have been made|exist) already")
 CHANGES = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 READS = ("/v1/leases/plan", "/v1/quotes")
+LONGEST_PAUSE = 2.0
+"""Seconds between two tries of the page."""
 
 
 @dataclass
@@ -34,18 +36,19 @@ class LostAnswers:
 
 
 @contextmanager
-def lost_answers(page: Page) -> Iterator[LostAnswers]:
+def lost_answers(visitor: Visitor) -> Iterator[LostAnswers]:
     lost = LostAnswers()
-    page.route("**/v1/**", lost.lose)
-    yield lost
-    page.unroute("**/v1/**", lost.lose)
+    visitor.page.route("**/v1/**", lost.lose)
+    with visitor.hurried(LONGEST_PAUSE):
+        yield lost
+    visitor.page.unroute("**/v1/**", lost.lose)
 
 
 def press_twice(visitor: Visitor, button: str, *, done: str | re.Pattern[str]) -> None:
     """Presses without an answer until the page says so, then with one. Each try had the same key."""
     page = visitor.page
     pressed = page.get_by_role("dialog").get_by_role("button", name=button, exact=True)
-    with lost_answers(page) as lost:
+    with lost_answers(visitor) as lost:
         pressed.click()
         expect(page.get_by_role("dialog").get_by_text(MAY_HAVE_HAPPENED)).to_be_visible()
     with page.expect_request(lambda request: request.method in CHANGES and "/plan" not in request.url) as again:
@@ -62,7 +65,7 @@ def test_a_lease_is_created_once(visitor: Visitor, tenant: Tenant) -> None:
     visitor.sign_in(tenant.key)
     visitor.go("leases/new")
     fill(page, GPU_model="A10G")
-    with lost_answers(page) as lost:
+    with lost_answers(visitor) as lost:
         page.get_by_role("button", name="Create lease").click()
         expect(page.get_by_role("alert").filter(has_text=MAY_HAVE_HAPPENED)).to_be_visible()
     assert len(lost.requests) > 1
@@ -77,7 +80,7 @@ def test_values_changed_and_changed_back_are_the_same_lease(visitor: Visitor, te
     visitor.sign_in(tenant.key)
     visitor.go("leases/new")
     fill(page, GPU_model="A10G", Name="first")
-    with lost_answers(page):
+    with lost_answers(visitor):
         page.get_by_role("button", name="Create lease").click()
         expect(page.get_by_role("alert").filter(has_text=MAY_HAVE_HAPPENED)).to_be_visible()
     fill(page, Name="second")
@@ -102,7 +105,7 @@ def test_actions_on_a_lease_happen_once(visitor: Visitor, tenant: Tenant) -> Non
     press_twice(visitor, "Save", done="kept was saved.")
     page.get_by_role("button", name="Reboot kept").click()
     press_twice(visitor, "Reboot", done="kept is being rebooted.")
-    with lost_answers(page):
+    with lost_answers(visitor):
         page.get_by_role("button", name="Keep for 2 hours").click()
         expect(page.get_by_role("status").get_by_text(MAY_HAVE_HAPPENED)).to_be_visible()
     page.get_by_role("button", name="Keep for 2 hours").click()

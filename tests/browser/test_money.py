@@ -179,7 +179,7 @@ def test_an_orphan_in_a_bill_is_an_alarm(visitor: Visitor, stack: Stack) -> None
     page = visitor.page
     visitor.sign_in(stack.credentials.operator_key)
     visitor.go("reconciliation")
-    expect(page.get_by_text("1 charged resource of this installation without a lease.")).to_be_visible()
+    expect(page.get_by_text("1 charged resource of this installation without a lease or volume.")).to_be_visible()
     look_at(visitor, "reconciliation")
     page.get_by_label("Kind").select_option("cloud_only")
     row = page.get_by_role("row").filter(has_text="i-foreign")

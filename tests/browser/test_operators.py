@@ -39,9 +39,7 @@ def test_an_account_is_cordoned_and_opened(visitor: Visitor, operator: Operator,
         expect(page.get_by_text("Cordoned", exact=True)).to_be_visible()
         assert operator.account()["cordoned"] is not None
         visitor.go("fleet")
-        expect(
-            page.get_by_role("listitem").filter(has_text=re.compile(rf"cordon {name} for \d+ s(:|$)"))
-        ).to_be_visible()
+        visitor.ask_until(page.get_by_role("listitem").filter(has_text=re.compile(rf"cordon {name} for \d+ s(:|$)")))
         visitor.go("accounts")
         page.get_by_role("button", name=f"Lift the cordon of {name}").click()
         page.get_by_role("dialog").get_by_role("button", name="Lift the cordon").click()

@@ -116,7 +116,7 @@ def test_the_boot_panel_shows_the_commands_of_the_cloud_that_has_the_vm(visitor:
     visitor.go(f"leases/{lease_id}")
     for provider, expected in commands.items():
         placed_at[0] = provider
-        page.reload()
+        visitor.ask_again()
         for command, purpose in zip(expected, ("result", "output"), strict=True):
             button = page.get_by_role("button", name=f"Copy the command that shows the {purpose}")
             expect(button.locator("xpath=..").locator("code")).to_have_text(

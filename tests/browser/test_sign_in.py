@@ -65,8 +65,7 @@ def test_a_revoked_key_ends_the_session_with_a_word(visitor: Visitor, tenant: Te
     expect(page.get_by_role("dialog")).to_be_visible()
     page.evaluate("import(new URL('parts/dialogs.js', document.baseURI)).then(dialogs => dialogs.say('Done.'))")
     tenant.http.delete(f"/v1/keys/{made['id']}").raise_for_status()
-    visitor.ask_again()
-    expect(page.get_by_text("The API rejects your key")).to_be_visible()
+    visitor.ask_until(page.get_by_text("The API rejects your key"))
     assert page.evaluate("sessionStorage.length") == 0
     visitor.sign_in(tenant.key)
     expect(page.get_by_role("dialog")).to_have_count(0)
@@ -82,8 +81,8 @@ def test_an_answer_after_the_end_of_a_session_is_not_kept_for_the_next(visitor: 
         held.append(route)
 
     page.route(re.compile("/v1/quotas$"), hold)
-    visitor.sign_in(tenant.key)
-    with page.expect_request(re.compile("/v1/quotas$")):
+    with page.expect_request(re.compile("/v1/quotas$")):  # the overview's, or that of the view
+        visitor.sign_in(tenant.key)
         visitor.go("quotas")
     page.get_by_role("button", name="Sign out").click()
     expect(page.get_by_label("API key")).to_be_visible()
