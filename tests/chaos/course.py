@@ -12,6 +12,7 @@ class Course:
 
     `made`: leases that were answered for, members of groups among them. `extra`: beside the planned ones. `groups`: those
     that were answered for. `capped`: leases with a spend cap, and `groups_capped`: groups whose members have one.
+    `volumes`: the names of those that were answered for, by id. `volumes_deleted`: those of which somebody requested the end.
     `stopped`: VMs that somebody ended at the cloud, or that their provider took back. `last_fault`: when it ended, in seconds from the start. `acts`: what
     was done to what, with the time.
     """
@@ -24,6 +25,8 @@ class Course:
     groups_released: set[str] = field(default_factory=set)
     groups_shrunk: set[str] = field(default_factory=set)
     groups_capped: set[str] = field(default_factory=set)
+    volumes: dict[str, str] = field(default_factory=dict)
+    volumes_deleted: set[str] = field(default_factory=set)
     bursts: int = 0
     stopped: set[str] = field(default_factory=set)
     copies: set[str] = field(default_factory=set)

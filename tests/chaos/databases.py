@@ -77,6 +77,7 @@ class Backup:
         Afterwards the API runs, and neither a worker nor an inventory does: see `Stack.start`.
         """
         self._stack.stop(API, WORKER, INVENTORY)
+        _wait_for(self._stack)
         name, owner = sql.Identifier(DATABASE), sql.Identifier(OWNER)
         with psycopg.connect(self._stack.cluster.admin_url, autocommit=True) as connection:
             connection.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(name))

@@ -11,6 +11,7 @@ import psycopg
 
 from app.domain.tags import TENANT
 from bench.three_clouds import Installation
+from tests.chaos.volume_thief import VolumeThief
 from tests.e2e.cloud import Json
 from tests.e2e.forgery import Forger
 from tests.e2e.people import Tenant
@@ -40,9 +41,10 @@ _SHARED = """
 class Hostile:
     """`changed`: what it has changed for others. `sent`: its reports by their answer."""
 
-    def __init__(self, installation: Installation, tenant: Tenant, api_url: str, seed: int) -> None:
+    def __init__(self, installation: Installation, tenant: Tenant, api_url: str, seed: int, thief: VolumeThief) -> None:
         self._installation = installation
         self._tenant = tenant
+        self._thief = thief
         self._random = random.Random(f"hostile {seed}")
         self._forger = Forger(api_url, "hostile")
         self.changed: set[str] = set()
@@ -68,7 +70,9 @@ class Hostile:
                 over.set()
                 acted.result()
         self._tenant.release_all()
+        self._thief.end()
         self._look()
+        self.changed |= self._thief.taken
 
     def _act(self) -> None:
         for _ in range(_LEASES - len(self._tenant.leases("queued", "provisioning", "booting", "active"))):
@@ -77,6 +81,7 @@ class Hostile:
         for launch in launches:
             uuid = self._random.choice(["GPU-seen-once", "GPU-invented"])
             self._forger.report([launch], [uuid], broken=True)
+        self._thief.act(_WISH)
         if launches and self._random.random() < 0.1:
             self._installation.cloud.stop(self._random.choice(launches)["id"])
 

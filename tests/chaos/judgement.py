@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from app.domain.tags import LEASE, SHARED, TENANT
+from app.domain.tags import LEASE, SHARED, TENANT, VOLUME
 from app.local.waiting import wait_until
 from bench.three_clouds import Installation, figures, on_the_way, wait_for_none
 from tests.chaos.course import Course
@@ -12,6 +12,7 @@ from tests.chaos.duty import Duty
 from tests.chaos.group_truth import GroupTruth
 from tests.chaos.losses import Losses
 from tests.chaos.money import Purse
+from tests.chaos.volume_checks import VolumeChecks
 from tests.e2e.cloud import Json
 from tests.e2e.people import Tenant
 from tests.e2e.truth import differences, own_id
@@ -38,6 +39,7 @@ class Judge:
         purse: Purse,
         groups: GroupTruth,
         *,
+        volumes: VolumeChecks,
         hostile: Losses,
     ) -> None:
         self._installation = installation
@@ -47,6 +49,7 @@ class Judge:
         self._duty = duty
         self._purse = purse
         self._groups = groups
+        self._volumes = volumes
         self._hostile = hostile
         self._restless: dict[str, float] = {}
 
@@ -62,12 +65,13 @@ class Judge:
             "leases lost without a reason": sorted(asked - set(there) - self._losses.leases),
             "leases that nobody asked for": sorted(set(there) - asked - set(adopted.values()) - _added(found)),
             "leases stuck": stuck,
-            "orphans, ghosts, twins, invariants": self._differences(),
+            "orphans, ghosts, twins, disks, invariants": self._differences(),
             "VMs of lost rows ended": self._losses.ended(self._over, self._ended_by_others()),
             "copies of tags not ended": list(copies),
             "copies of tags adopted": sorted(self._course.copies & set(adopted)),
             "losses without a hold": self._course.without_hold,
             **self._groups.checks(),
+            **self._volumes.checks(),
         }
         group_figures = self._groups.figures()
         last_first = dict(sorted(self._restless.items(), key=lambda one: -one[1]))
@@ -90,6 +94,7 @@ class Judge:
             "quiet_seconds_after_the_last_fault": max(0.0, round(quiet, 1)),
             "restless_until": last_first,
             **group_figures,
+            **self._volumes.figures(),
             **figures(found),
             **self._purse.figures(ended),
             "acts": self._course.acts,
@@ -167,9 +172,11 @@ class Judge:
             tenant.change_group_at_any_rate(group["id"], None)
         tenant.release_all()
         wait_for_none(lambda: [one for one in tenant.groups() if not one["terminal"]], _CYCLE_SECONDS)
+        of_volumes = self._volumes.checks_after_release()
         used = wait_for_none(lambda: [*tenant.used().items()], _CYCLE_SECONDS)
-        left = wait_for_none(lambda: _own(cloud.resources_of_tenant(tenant.id)), _CYCLE_SECONDS)
+        left = wait_for_none(lambda: self._own(cloud.resources_of_tenant(tenant.id)), _CYCLE_SECONDS)
         return {
+            **of_volumes,
             "quota left": [f"{resource} {amount}" for resource, amount in used],
             "volumes and interfaces left": [str(thing) for thing in left],
             "differences after all ended": self._differences(),
@@ -194,6 +201,14 @@ class Judge:
         operator = self._installation.operator
         return [*about, *operator.get("/v1/ops/accounts")["items"], *operator.orphans(gone=True)]
 
+    def _own(self, resources: Sequence[Json]) -> list[Json]:
+        """Resources of single leases: what members share ends later. A disk whose row was lost is data, and stays."""
+        return [
+            one
+            for one in resources
+            if SHARED not in one["tags"] and one["tags"].get(VOLUME) not in self._volumes.unknown
+        ]
+
     def _differences(self) -> list[str]:
         one = self._installation
         # a hostile tenant switches its VMs off at any time: whose row was lost may have ended since
@@ -203,7 +218,9 @@ class Judge:
         found: list[str] = []
 
         def differ() -> bool:
-            found[:] = differences(one.operator, one.cloud, one.database_url, forgotten=forgotten)
+            found[:] = differences(
+                one.operator, one.cloud, one.database_url, forgotten=forgotten, excused=self._volumes.excused
+            )
             return not found
 
         wait_until(differ, timeout=_CYCLE_SECONDS, poll=0.5)
@@ -213,8 +230,3 @@ class Judge:
 def _added(leases: Sequence[Json]) -> set[str]:
     """Members that replace others or that a group has grown by. What groups have is checked by rank."""
     return {lease["id"] for lease in leases if lease["group_id"] is not None}
-
-
-def _own(resources: Sequence[Json]) -> list[Json]:
-    """Resources of single leases: what members share ends later."""
-    return [one for one in resources if SHARED not in one["tags"]]

@@ -6,7 +6,7 @@ from typing import Any
 
 import psycopg
 
-from app.domain.tags import ATTEMPT, BATCH, GROUP, LEASE, TENANT
+from app.domain.tags import ATTEMPT, BATCH, GROUP, LEASE, TENANT, VOLUME
 from tests.e2e.cloud import Cloud, Json
 from tests.e2e.people import Tenant
 
@@ -23,7 +23,8 @@ class Losses:
     lost, with the lease of each, or with the batch of a VM that had no tags of its own yet. `groups`: lost groups. `group_of`: the group of a lost lease, by its VM.
 
     `unsent`: VMs that lived while the row of their launch said that its call was not sent yet. `ended_before`: VMs that had ended, or were ending, when the database lost commits. `groups_before`: groups that were alive then, with a
-    state from before. `last_at`: when commits were lost last.
+    state from before. `last_at`: when commits were lost last. `volumes`: whose rows were lost. `volumes_set_back`: those that were to be
+    deleted before. `rebuilt`: leases without a row, which the operator has rebuilt without their volumes.
     """
 
     def __init__(self, tenant: Tenant, cloud: Cloud, database_url: str, clock: Callable[[], datetime]) -> None:
@@ -39,6 +40,9 @@ class Losses:
         self.ended_before: set[str] = set()
         self.groups_before: set[str] = set()
         self.last_at: datetime | None = None
+        self.volumes: set[str] = set()
+        self.volumes_set_back: set[str] = set()
+        self.rebuilt: set[str] = set()
 
     def note(self, made: Collection[str], groups: Collection[str], copies: Collection[str]) -> None:
         """Called when the API responds again. `made`, `groups`: leases and groups that were answered for.
@@ -58,6 +62,19 @@ class Losses:
         self.groups |= set(groups) - kept
         self.groups_before |= kept
         self.last_at = self._clock()
+
+    def note_volumes(self, made: Collection[str], deleted: Collection[str]) -> None:
+        """The same for volumes: `made` were answered for, of `deleted` somebody requested the end."""
+        disks = [disk for disk in self._cloud.disks() if disk["tags"].get(TENANT) == self._tenant.id]
+        with psycopg.connect(self._database_url) as connection:
+            connection.execute("SET ROLE gpulease_worker")
+            rows = {str(row[0]) for row in connection.execute("SELECT id FROM volume").fetchall()}
+            leases = {str(row[0]) for row in connection.execute("SELECT id FROM lease").fetchall()}
+        of_disks = {disk["tags"][VOLUME] for disk in disks if VOLUME in disk["tags"]}
+        self.volumes |= of_disks.union(made) - rows
+        gone = {disk["tags"].get(VOLUME) for disk in disks if disk["deleted_at"]}
+        self.volumes_set_back |= (gone | set(deleted)) & rows
+        self.rebuilt |= {owner(vm) for vm in self._cloud.vms(TENANT, self._tenant.id)} - leases
 
     def _launched(self) -> dict[tuple[str, str], bool]:
         """What the database knows of launches: lease and number of each attempt, and each batch, and whether its call was sent."""

@@ -32,11 +32,16 @@ from tests.chaos.money import TERM_SECONDS, Purse
 from tests.chaos.orders import Order, orders
 from tests.chaos.plan import ASKING_SHARE, FAULTS, FIRST_MIDNIGHT_SHARE, Event, Happening, Wanted, events
 from tests.chaos.timeline import Line, Timeline
+from tests.chaos.volume_checks import VolumeChecks
+from tests.chaos.volume_thief import VolumeThief
+from tests.chaos.volume_users import VolumeUsers
 from tests.e2e.cloud import Json
 from tests.e2e.people import ONE_A10G, Tenant
 from tests.e2e.stack import PATIENCE, Stack
 
 _ASKING = 8
+_USERS = 4
+"""Who have one volume at a time, beside the planned leases."""
 _MOST_ON_THE_WAY = 60
 """Leases; who asks for more waits. Otherwise a slow machine would be measured by the queue that it cannot keep up with."""
 _AMPLE, _NONE = 1_000_000, 0
@@ -83,7 +88,9 @@ class Storm:
             operator.tenant("hostile", _AMPLE) as other,
             self._duty.on_duty(),
         ):
-            hostile = Hostile(self._installation, other, self._stack.credentials.api_url, self._wanted.seed)
+            thief = VolumeThief(other, self._course.volumes, self._wanted.seed)
+            self._thief = thief
+            hostile = Hostile(self._installation, other, self._stack.credentials.api_url, self._wanted.seed, thief)
             operator.patch(f"/v1/tenants/{tenant.id}", {"max_ttl_seconds": TERM_SECONDS})
             cloud, database_url = self._installation.cloud, self._installation.database_url
             self._losses = Losses(tenant, cloud, database_url, self._calendar.now)
@@ -91,7 +98,11 @@ class Storm:
             self._purse = Purse(tenant, self._wanted.seed, self._installation.database_url)
             self._groups = GroupTruth(self._installation, tenant, self._course, self._losses)
             self._purse.open()
-            with hostile.acting():
+            users = VolumeUsers(self._installation, tenant, self._course, self._wanted.seed, self._may_ask)
+            volumes = VolumeChecks(
+                self._installation, tenant, self._course, self._losses, self._losses_of_hostile, users
+            )
+            with hostile.acting(), users.acting(_USERS):
                 asked = self._ask_while_it_happens(tenant)
                 self._stack.wait_until_ready()
             self._loosen(tenant)
@@ -103,12 +114,18 @@ class Storm:
                 self._duty,
                 self._purse,
                 self._groups,
+                volumes=volumes,
                 hostile=self._losses_of_hostile,
             )
             found = judge.judge(asked, lambda: self._timeline.seconds)
             found["checks"]["what a hostile tenant changed for others"] = sorted(hostile.changed)
             found["checks"]["deadlocks in PostgreSQL"] = self._deadlocks()
-        return {"seed": self._wanted.seed, "leases": self._wanted.leases, "hostile": hostile.sent, **found}
+        return {
+            "seed": self._wanted.seed,
+            "leases": self._wanted.leases,
+            "hostile": hostile.sent + thief.answers,
+            **found,
+        }
 
     def _ask_while_it_happens(self, tenant: Tenant) -> set[str]:
         """The leases of all requests."""
@@ -406,6 +423,8 @@ class Storm:
     def _note_losses(self) -> None:
         self._losses.note(self._course.made, self._course.groups, self._course.copies)
         self._losses_of_hostile.note((), (), ())
+        self._losses.note_volumes([*self._course.volumes], [*self._course.volumes_deleted])
+        self._losses_of_hostile.note_volumes((), [*self._thief.deleted])
         self._course.note("what was lost is noted")
 
     def _expect_hold(self, before: int, cause: str) -> None:

@@ -42,6 +42,7 @@ def tables(report: dict[str, Any]) -> list[Table]:
             ("groups formed; pools that failed", f"{report['groups_formed']:,}; {report['pools_failed']:,}"),
             ("launch batches; most slots of one", f"{report['batches']:,}; {report['largest_batch']:,}"),
             ("kinds of shared resources seen", f"{len(report['shared_kinds']):,}"),
+            *((what, f"{count:,}") for what, count in sorted(report["volumes"].items())),
             ("leases and groups whose rows the database lost", f"{report['rows_lost']:,}; {report['groups_lost']:,}"),
             ("living VMs without a row at that moment", f"{report['vms_without_row']:,}"),
             ("of these VMs without a lease's tags", f"{report['vms_without_lease']:,}"),

@@ -85,5 +85,7 @@ def test_a_member_may_end_with_its_group_when_the_run_took_others(
     lost.group_of = {"lease_1": "group_1"}
     unused: Any = None
     tenant = cast(Tenant, Things(mine, other))
-    judge = Judge(unused, tenant, course, lost, duty=unused, purse=unused, groups=unused, hostile=unused)
+    judge = Judge(
+        unused, tenant, course, lost, duty=unused, purse=unused, groups=unused, volumes=unused, hostile=unused
+    )
     assert ("lease_1" in judge._over()) is may_end
