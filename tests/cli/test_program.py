@@ -13,14 +13,17 @@ from tests.cli.fake_api import FakeApi, a_lease, problem
 
 
 def _run(cli: Cli, *arguments: str, **environ: str) -> tuple[int, str, str]:
-    process = cli.start(*arguments, environ=environ)
+    return _ended(cli.fork(*arguments, environ=environ))
+
+
+def _ended(process: "subprocess.Popen[str]") -> tuple[int, str, str]:
     out, err = process.communicate(timeout=30)
     return process.returncode, out, err
 
 
 def test_success_is_0_and_messages_stay_off_standard_output(api: FakeApi, cli: Cli) -> None:
     api.add(a_lease())
-    code, out, err = _run(cli, "lease", "show", "lease_00000000000000000000000001")
+    code, out, err = _ended(cli.start("lease", "show", "lease_00000000000000000000000001"))
     assert (code, err) == (0, "`gpulease lease explain lease_00000000000000000000000001` shows what it waits for\n")
     assert "lease_00000000000000000000000001" in out
     assert "explain" not in out

@@ -131,7 +131,7 @@ def clients(folder: Path) -> list[Path]:
 
 async def _logged_in(cli: Cli, path: Path, *words: str) -> tuple[int, str, str]:
     environ = {"PATH": f"{path}:/usr/bin:/bin", "SSH_AUTH_SOCK": ""}
-    with cli.start("ssh", "train-1", *words, environ=environ, stdin=asyncio.subprocess.DEVNULL) as process:
+    with cli.fork("ssh", "train-1", *words, environ=environ, stdin=asyncio.subprocess.DEVNULL) as process:
         out, errors = await asyncio.to_thread(process.communicate, None, PATIENCE)
     return process.returncode, out, errors
 

@@ -243,7 +243,7 @@ def test_it_becomes_ssh_and_ends_with_its_exit_code(api: FakeApi, cli: Cli, stat
     ssh.write_text('#!/bin/sh\nprintf "%s\\n" "$@"\nexit 7\n')
     ssh.chmod(0o755)
     line = _printed(cli, "--", "nvidia-smi", "$HOME")
-    with cli.start("ssh", "train-1", "--", "nvidia-smi", "$HOME", environ={"PATH": f"{programs}"}) as process:
+    with cli.fork("ssh", "train-1", "--", "nvidia-smi", "$HOME", environ={"PATH": f"{programs}"}) as process:
         out, _ = process.communicate(timeout=30)
     assert process.returncode == 7
     assert out.splitlines() == line[1:]
@@ -251,7 +251,7 @@ def test_it_becomes_ssh_and_ends_with_its_exit_code(api: FakeApi, cli: Cli, stat
 
 def test_without_ssh_it_says_so(api: FakeApi, cli: Cli, state: Path, tmp_path: Path) -> None:
     api.add(_lease())
-    with cli.start("ssh", "train-1", environ={"PATH": str(tmp_path / "nothing")}) as process:
+    with cli.fork("ssh", "train-1", environ={"PATH": str(tmp_path / "nothing")}) as process:
         _, errors = process.communicate(timeout=30)
     assert process.returncode == 1
     assert "ssh is not on PATH" in errors
