@@ -1,6 +1,6 @@
 """Any sequence of what people do, over HTTP, against a model that fits on a page."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import httpx
@@ -36,13 +36,16 @@ class Service:
     operator: str
     fleet: Fleet
     made: int = 0
+    callers: dict[str, Caller] = field(default_factory=dict)
+    """By key: a client for each request takes as long as a request."""
 
     def ask(self, key: str, method: str, path: str, body: Any = None) -> httpx.Response:
         """One request with a key."""
 
         async def asked() -> httpx.Response:
-            async with Caller(self.app, key) as caller:
-                return await caller.request(method, path, json=body)
+            if key not in self.callers:
+                self.callers[key] = Caller(self.app, key)
+            return await self.callers[key].request(method, path, json=body)
 
         return self.portal.call(asked)
 

@@ -11,28 +11,8 @@ import pytest
 
 from tests.api.clients.conftest import run
 from tests.api.clients.test_python_layer import Script, problem
-from tests.api.test_lease_doors import GPU, MEMBERS, TYPES
+from tests.api.clients.typescript import BODIES
 from tools.clients import node
-from tools.installed_clients import compile_typescript
-
-OTHERS = {
-    "name": "a",
-    "quote_id": "quote_01k00000000000000000000000",
-    "tenant_id": "tenant_01k00000000000000000000000",
-    "volumes": [{"name": "data", "path": "/data"}],
-}
-BODIES = [{**MEMBERS, **OTHERS, **wish} for wish in (GPU, TYPES)]
-PROGRAM = """
-import {{ Gpulease, type components }} from "gpulease-client";
-const bodies: components["schemas"]["NewLease"][] = {bodies};
-for (const body of bodies) {{
-  const fetch = async (request: Request) => {{
-    console.log(await request.text());
-    return new Response("{{}}", {{ status: 201, headers: {{ "Content-Type": "application/json" }} }});
-  }};
-  await new Gpulease({{ url: "http://api.test", key: "k", fetch }}).leases.create(body);
-}}
-"""
 
 
 def sent(gpulease_client: ModuleType, request: Any, fields: Mapping[str, Any]) -> Any:
@@ -53,7 +33,5 @@ def test_python_sends_every_member(gpulease_client: ModuleType, body: dict[str, 
 
 
 async def test_typescript_sends_every_member_and_its_types_know_each(typescript_project: Path) -> None:
-    (typescript_project / "doors.ts").write_text(PROGRAM.format(bodies=json.dumps(BODIES)))
-    compile_typescript(typescript_project, "doors.ts")
     output = await run([node(), "doors.js"], typescript_project)
     assert [json.loads(line) for line in output.splitlines()] == BODIES

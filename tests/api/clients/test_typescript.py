@@ -9,27 +9,11 @@ from tests.api.clients.test_python import OUTPUT
 from tests.api.fleet import Fleet
 from tests.api.test_event_stream import Running
 from tools.clients import TYPESCRIPT_SOURCES, TYPESCRIPT_TOOLS, node
-from tools.installed_clients import compile_typescript, programs
-
-GROWTH = """
-import type { components, ProblemCode } from "gpulease-client";
-declare const lease: components["schemas"]["Lease"];
-export const known: components["schemas"]["Lease"]["state"] = "active";
-export const code: ProblemCode = "quota_exceeded";
-lease.state = "paused";
-lease.placement!.market = "auction";
-export const request: components["schemas"]["NewLease"] = { ttl_seconds: 60, market: "spot_first" };
-// @ts-expect-error values of a request must be known
-export const wrong: components["schemas"]["NewLease"] = { ttl_seconds: 60, market: "auction" };
-"""
 
 
 async def test_it_passes_tsc_strict_and_lives_a_lease_from_the_request_to_the_end(
     typescript_project: Path, fleet: Fleet, api: Running
 ) -> None:
-    (typescript_project / "growth.ts").write_text(GROWTH)
-    (typescript_project / "program.ts").write_text(programs("ts")[0])
-    compile_typescript(typescript_project, "program.ts", "growth.ts")
     output = await live_a_lease([node(), "program.js"], typescript_project, fleet, api)
     assert OUTPUT.fullmatch(output), output
 

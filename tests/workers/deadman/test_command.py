@@ -6,7 +6,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
@@ -61,6 +61,25 @@ def deadman(config: Path, *more: str) -> tuple[int, list[dict[str, Any]], str]:
     return done.returncode, [json.loads(line) for line in done.stdout.splitlines()], done.stderr
 
 
+@pytest.fixture
+def here(
+    monkeypatch: pytest.MonkeyPatch, config: Path, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., tuple[int, list[Any], str]]:
+    """As `deadman`, in this process. An interpreter of its own takes a second."""
+    # the stream of this test is closed after it, and loggers of this process would keep it
+    monkeypatch.setattr("workers.deadman.command.configure_logs", lambda *_: None)
+    environment = {"AWS_ACCESS_KEY_ID": "AKIASIMULATED0000001", "AWS_SECRET_ACCESS_KEY": "x"}
+    for name, value in (environment | {"GPULEASE_HEARTBEAT_KEY": "gpl_key", "AWS_CONFIG_FILE": "/dev/null"}).items():
+        monkeypatch.setenv(name, value)
+
+    def run(*more: str) -> tuple[int, list[Any], str]:
+        code = main(["--installation", INSTALLATION, "--config", str(config), *more])
+        written = capsys.readouterr()
+        return code, [json.loads(line) for line in written.out.splitlines()], written.err
+
+    return run
+
+
 def alive(sim: Control) -> set[str]:
     return {vm["id"] for vm in sim.instances(alive="true") if vm["state"] in ("pending", "running")}
 
@@ -81,24 +100,26 @@ def test_an_expired_vm_is_ended_and_everything_else_left_alone(sim: Control, con
     assert len([fact for fact in facts if fact["event"] == "no deadline"]) == 2
 
 
-def test_a_dry_run_says_what_it_would_end(sim: Control, config: Path) -> None:
+def test_a_dry_run_says_what_it_would_end(sim: Control, here: Callable[..., tuple[int, list[Any], str]]) -> None:
     expired = plant(sim, deadline="1")
-    code, facts, _ = deadman(config, "--dry-run")
+    code, facts, _ = here("--dry-run")
     assert code == 0
     assert [fact["instance_id"] for fact in facts if fact["event"] == "would end"] == [expired]
     assert alive(sim) == {expired}
 
 
-def test_a_cloud_that_does_not_answer_is_told_by_the_exit_code(sim: Control, config: Path) -> None:
+def test_a_cloud_that_does_not_answer_is_told_by_the_exit_code(
+    sim: Control, here: Callable[..., tuple[int, list[Any], str]]
+) -> None:
     sim.credentials(bad=["AKIASIMULATED0000001"])
-    code, facts, _ = deadman(config)
+    code, facts, _ = here()
     assert code == 1
     assert facts[0]["event"] == "failed"
     assert facts[0]["code"] == "AuthFailure"
 
 
 def test_a_whole_pass_is_told_where_somebody_listens(
-    sim: Control, config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    sim: Control, here: Callable[..., tuple[int, list[Any], str]]
 ) -> None:
     heard: list[tuple[str, str | None]] = []
 
@@ -111,25 +132,20 @@ def test_a_whole_pass_is_told_where_somebody_listens(
         def log_message(self, *_: object, **_named: object) -> None:
             """Quiet."""
 
-    # the stream of this test is closed after it, and loggers of this process would keep it
-    monkeypatch.setattr("workers.deadman.command.configure_logs", lambda *_: None)
-    environment = {"AWS_ACCESS_KEY_ID": "AKIASIMULATED0000001", "AWS_SECRET_ACCESS_KEY": "x"}
-    for name, value in (environment | {"GPULEASE_HEARTBEAT_KEY": "gpl_key", "AWS_CONFIG_FILE": "/dev/null"}).items():
-        monkeypatch.setenv(name, value)
-    pass_over = ["--installation", INSTALLATION, "--config", str(config)]
     with HTTPServer(("127.0.0.1", 0), Listener) as server:
         threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
         url = f"http://127.0.0.1:{server.server_port}/v1/ops/deadman"
-        assert main([*pass_over, "--heartbeat-url", url]) == 0
-        assert main([*pass_over, "--heartbeat-url", url, "--dry-run"]) == 0
+        assert here("--heartbeat-url", url)[0] == 0
+        assert here("--heartbeat-url", url, "--dry-run")[0] == 0
         sim.credentials(bad=["AKIASIMULATED0000001"])
-        assert main([*pass_over, "--heartbeat-url", url]) == 1
+        assert here("--heartbeat-url", url)[0] == 1
         sim.credentials(bad=[])
         server.shutdown()
     assert heard == [("/v1/ops/deadman", "Bearer gpl_key")], "only of the one pass that did its whole work"
-    assert main([*pass_over, "--heartbeat-url", url]) == 0, "the switch does not depend on being heard"
-    assert '"heartbeat not sent"' in capsys.readouterr().out
-    assert main([*pass_over, "--heartbeat-url", "gpu.example.org"]) == 2
+    code, facts, _ = here("--heartbeat-url", url)
+    assert code == 0, "the switch does not depend on being heard"
+    assert "heartbeat not sent" in [fact["event"] for fact in facts]
+    assert here("--heartbeat-url", "gpu.example.org")[0] == 2
 
 
 class Heard:
@@ -206,10 +222,9 @@ def test_over_plain_http_the_key_leaves_for_no_other_host(host: str) -> None:
         heartbeat(f"http://{host}/v1/ops/deadman", "gpl_key")()
 
 
-def test_without_accounts_it_says_what_to_name(tmp_path: Path) -> None:
-    empty = tmp_path / "empty.toml"
-    empty.write_text("")
-    code, _, said = deadman(empty)
+def test_without_accounts_it_says_what_to_name(here: Callable[..., tuple[int, list[Any], str]], config: Path) -> None:
+    config.write_text("")
+    code, _, said = here()
     assert code == 2
     assert said == "gpulease deadman: no accounts: name the accounts file with --config or GPULEASE_CONFIG\n"
 
