@@ -10,7 +10,9 @@ import asyncio
 import gc
 import os
 import secrets
+import tempfile
 from collections.abc import AsyncIterator, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -28,6 +30,7 @@ from app.settings.memory import settle_memory
 from tests.harness import sessions
 from tests.harness.databases import Databases
 from tests.harness.durations import SECONDS
+from tests.harness.forks import ForkServer, fork_server
 from tests.harness.kept_connections import KeptConnections
 from tests.harness.temporary_files import keep_in_memory
 
@@ -74,6 +77,9 @@ WAITING = "tests/workers/"
 """Where simulated clouds are waited for two thirds of the time. Other tests keep a core busy."""
 MOST_CORES = 4
 """With more of them in use, the longest files alone decide how long a run takes."""
+FORK_SERVER = "GPULEASE_TEST_FORK_SERVER"
+"""The socket of the one that all processes of this run share."""
+_UNTIL_END = pytest.StashKey[ExitStack]()
 STACK_SECONDS = 600
 """A test's time-out counts the start of its stack."""
 
@@ -132,8 +138,20 @@ def _file(item: pytest.Item) -> str:
 @pytest.hookimpl(tryfirst=True)
 def pytest_sessionstart(session: pytest.Session) -> None:
     """Only the process that starts the others ends what earlier runs left: several at once would end it twice."""
-    if not is_xdist_worker(session):
-        sessions.end_dead()
+    if is_xdist_worker(session):
+        return
+    sessions.end_dead()
+    if session.config.getoption("numprocesses", None):
+        session.config.stash[_UNTIL_END] = finally_ = ExitStack()
+        folder = Path(finally_.enter_context(tempfile.TemporaryDirectory(prefix="gpulease-forks-")))
+        os.environ[FORK_SERVER] = str(finally_.enter_context(fork_server(folder)).path)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """The other processes have ended."""
+    finally_ = session.config.stash.get(_UNTIL_END, None)
+    if finally_ is not None:
+        finally_.close()
 
 
 @pytest.fixture(scope="session")
@@ -142,6 +160,17 @@ def server_directory() -> Iterator[Path]:
     with sessions.folder() as folder:
         os.environ[MARKER] = str(folder)
         yield folder
+
+
+@pytest.fixture(scope="session")
+def forks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForkServer]:
+    """Forks Python programs, which then need no imports. All pytest processes of a run share it."""
+    shared = os.environ.get(FORK_SERVER)
+    if shared is not None:
+        yield ForkServer(Path(shared))
+        return
+    with fork_server(tmp_path_factory.getbasetemp()) as server:
+        yield server
 
 
 @pytest.fixture(scope="session")

@@ -111,7 +111,8 @@ def cloud_credentials(options: Options, *, outside: Mapping[str, str]) -> dict[s
 
 def write_accounts(home: Home, options: Options, ssh_port: int) -> None:
     """The accounts file of the simulated clouds, and the service account of the one that has no simpler credentials."""
-    write_private(home.gcp_key_file, _service_account(f"{options.cloudsim_url}/gce/token"))
+    if "gcp" in options.clouds:
+        write_private(home.gcp_key_file, _service_account(f"{options.cloudsim_url}/gce/token"))
     quoted = json.dumps(str(home.gcp_key_file))
     accounts = "".join(ACCOUNTS[cloud] for cloud in options.clouds)
     places = {

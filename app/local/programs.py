@@ -12,6 +12,7 @@ from app.local.system_user import postgres_user
 from app.settings import StartupError
 
 DATABASE = "postgres"
+MIGRATION = "migrate"
 BROKER = "redis"
 CLOUD = "cloudsim"
 API = "api"
@@ -23,8 +24,9 @@ WORKERS: str = "workers"
 
 Section = tuple[str, Mapping[str, str]]
 
-_CLOUD_IMPORTS = ("cloudsim.server", "cloudsim.ssh.server", "cloudsim.gpus.agents", "uvicorn.loops.uvloop")
-_API_IMPORTS = ("app.server.start", "app.server.api", "uvicorn.lifespan.on", "uvicorn.loops.uvloop")
+MIGRATION_IMPORTS = ("app.server.migrate",)
+CLOUD_IMPORTS = ("cloudsim.server", "cloudsim.ssh.server", "cloudsim.gpus.agents", "uvicorn.loops.uvloop")
+API_IMPORTS = ("app.server.start", "app.server.api", "uvicorn.lifespan.on", "uvicorn.loops.uvloop")
 # behind the first: what Celery imports when a consumer starts
 WORKER_IMPORTS = (
     "workers.process.running",
@@ -45,7 +47,7 @@ class Program:
     """One supervised program. With `socket`, its processes share one listening socket as file descriptor 0.
 
     `imports`: modules of a Python program that take long to import. supervisord imports them once for all its programs.
-    `calls_clouds`: whether it gets the cloud credentials.
+    `calls_clouds`: whether it gets the cloud credentials. `once`: it ends by itself, and is not started again.
     """
 
     name: str
@@ -58,6 +60,7 @@ class Program:
     environment: Mapping[str, str] = field(default_factory=dict)
     imports: tuple[str, ...] = ()
     calls_clouds: bool = False
+    once: bool = False
 
 
 def python(*argv: str) -> tuple[str, ...]:
@@ -78,6 +81,11 @@ def broker(server: EmbeddedRedis) -> Program:
     return Program(BROKER, tuple(server.argv()))
 
 
+def migration() -> Program:
+    """Brings the database's schema up to date."""
+    return Program(MIGRATION, python("app.server", "migrate"), imports=MIGRATION_IMPORTS, once=True)
+
+
 def cloud(home: Home, port: int, ssh_port: int, profile: str, gpu_agents: int) -> Program:
     """The simulated cloud, which keeps its VMs over a restart. Its VMs accept logins at `ssh_port`.
 
@@ -86,7 +94,7 @@ def cloud(home: Home, port: int, ssh_port: int, profile: str, gpu_agents: int) -
     ports = ("--port", str(port), "--ssh-port", str(ssh_port))
     agents = ("--gpu-agents", str(gpu_agents))
     argv = python("cloudsim", *ports, *agents, "--profile", profile, "--state", str(home.cloudsim_file))
-    return Program(CLOUD, argv, imports=_CLOUD_IMPORTS)
+    return Program(CLOUD, argv, imports=CLOUD_IMPORTS)
 
 
 def services(
@@ -103,7 +111,7 @@ def services(
 
     `adapters`: the modules of the providers' adapters that the accounts use.
     """
-    shared = Program(API, python("app.server", "api"), api, imports=_API_IMPORTS)
+    shared = Program(API, python("app.server", "api"), api, imports=API_IMPORTS)
     if api > 1:
         shared = replace(shared, socket=f"tcp://{host}:{port}", environment={"GPULEASE_LISTEN_FD": "0"})
     imports = (*WORKER_IMPORTS, *adapters)
@@ -151,8 +159,8 @@ def _program(program: Program) -> Section:
         "stdout_logfile_backups": "3",
         "redirect_stderr": "true",
         "autostart": "false",
-        "autorestart": "true",
-        "startsecs": "2",
+        "autorestart": str(not program.once).lower(),
+        "startsecs": "0" if program.once else "2",
         "startretries": "1000000",
         "stopsignal": program.stop_signal,
         "stopwaitsecs": str(program.stop_seconds),

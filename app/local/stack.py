@@ -1,6 +1,5 @@
 """Starts all programs of a stack in order, and ends them in the reverse order."""
 
-import subprocess
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
@@ -10,11 +9,11 @@ from pathlib import Path
 import httpx
 
 from app.local import embedded_postgres, embedded_redis, programs
-from app.local.demo import AccountReport, Credentials, account_reports, ensure_tenant, known_keys
+from app.local.demo import NO_TLS, AccountReport, Credentials, account_reports, ensure_tenant, known_keys
 from app.local.embedded_postgres import EmbeddedCluster
 from app.local.embedded_redis import EmbeddedRedis
 from app.local.environment import cloud_credentials, process_environment, write_accounts
-from app.local.home import CHECKOUT, Home
+from app.local.home import Home
 from app.local.memory import Memory
 from app.local.options import Options
 from app.local.programs import Program
@@ -30,6 +29,10 @@ READY_SECONDS = 90.0
 OFFERINGS_SECONDS = 60.0
 FAILING_SECONDS = 8.0
 """A reading of offerings that failed is repeated after five seconds. An account that fails for so long is reported."""
+
+
+_LONGEST_REFUSAL = 1000
+"""Lines: a migration may answer with a script for the database's administrator."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +85,7 @@ class Stack:
         self._progress = progress
         self._supervisor: Supervisor | None = None
         self.accounts: list[AccountReport] = []
-        self._http = httpx.Client(timeout=5, trust_env=False)
+        self._http = httpx.Client(timeout=5, trust_env=False, verify=NO_TLS)
 
     def bring_up(self) -> Credentials:
         """Start everything and wait until it answers.
@@ -105,7 +108,7 @@ class Stack:
             supervisor.await_calls()
         self._start_servers(supervisor)
         with self._progress.step("database schema"):
-            self._migrate()
+            self._migrate(supervisor)
         if plan.options.is_simulated:
             health_url = f"{plan.options.cloudsim_url}/_sim/health"
             with self._progress.step("simulated clouds"):
@@ -161,6 +164,7 @@ class Stack:
             selected.append(programs.database(plan.cluster))
         if plan.broker is not None:
             selected.append(programs.broker(plan.broker))
+        selected.append(programs.migration())
         if options.is_simulated:
             selected.append(
                 programs.cloud(plan.home, options.cloudsim_port, plan.ssh_port, options.profile, options.gpu_agents)
@@ -247,18 +251,12 @@ class Stack:
     def _accounts(self) -> Mapping[str, AccountSettings]:
         return load_accounts(Path(self._plan.environment["GPULEASE_CONFIG"]))
 
-    def _migrate(self) -> None:
-        done = subprocess.run(
-            programs.python("app.server", "migrate"),
-            env=dict(self._plan.environment),
-            cwd=CHECKOUT,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            check=False,
-        )
-        if done.returncode:
-            raise StartupError(f"the database schema could not be brought up to date:\n{done.stdout.strip()}")
+    def _migrate(self, supervisor: Supervisor) -> None:
+        (self._plan.home.logs / f"{programs.MIGRATION}.log").unlink(missing_ok=True)
+        process = supervisor.run(programs.MIGRATION)
+        if process.exit_code:
+            message = last_lines(process.log, _LONGEST_REFUSAL).strip()
+            raise StartupError(f"the database schema could not be brought up to date:\n{message}")
 
     def _credentials(self, operator_key: str, known: Mapping[str, str]) -> Credentials:
         plan = self._plan

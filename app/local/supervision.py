@@ -1,12 +1,13 @@
 """One supervisord as a child of the stack, spoken to over a unix socket."""
 
 import json
+import math
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, Protocol
 from xmlrpc.client import Fault, ServerProxy
 
 from supervisor.xmlrpc import SupervisorTransport
@@ -26,19 +27,39 @@ ENDED = frozenset({"STOPPED", "EXITED", "FATAL"})
 
 @dataclass(frozen=True)
 class Process:
-    """One supervised process as supervisord sees it. `has_ended`: at least once since supervisord started."""
+    """One supervised process as supervisord sees it.
+
+    `has_ended`: at least once since supervisord started. `exit_code`: of its latest end.
+    """
 
     group: str
     name: str
     state: str
     has_ended: bool
+    exit_code: int
     log: Path
+
+
+class Child(Protocol):
+    """What is needed of a child process."""
+
+    def poll(self) -> int | None:
+        """The exit code. None while it runs."""
+
+    def wait(self, timeout: float | None = None) -> int:
+        """The exit code. Raises subprocess.TimeoutExpired."""
+
+    def terminate(self) -> None:
+        """Sends SIGTERM."""
+
+    def kill(self) -> None:
+        """Sends SIGKILL."""
 
 
 class Supervisor:
     """The running supervisord of one stack."""
 
-    def __init__(self, home: Home, child: subprocess.Popen[bytes]) -> None:
+    def __init__(self, home: Home, child: Child) -> None:
         self._home = home
         self._child = child
 
@@ -59,7 +80,12 @@ class Supervisor:
         rows: list[dict[str, Any]] = self._call("getAllProcessInfo")
         return [
             Process(
-                row["group"], row["name"], row["statename"], bool(row["stop"]), self._home.path / row["stdout_logfile"]
+                group=row["group"],
+                name=row["name"],
+                state=row["statename"],
+                has_ended=bool(row["stop"]),
+                exit_code=row["exitstatus"],
+                log=self._home.path / row["stdout_logfile"],
             )
             for row in rows
             if row["group"] == group
@@ -68,6 +94,15 @@ class Supervisor:
     def broken(self, group: str) -> Process | None:
         """A process of the program that has ended, if there is one, even when it runs again."""
         return next((process for process in self.processes(group) if process.has_ended), None)
+
+    def run(self, group: str) -> Process:
+        """Start a program that ends by itself, and wait for its end, however long that takes. Raises StartupError."""
+        self.start(group)
+        wait_until(lambda: not self.alive or self._ended(group), timeout=math.inf)
+        if not self.alive:
+            raise StartupError(f"supervisord was killed, see {self._home.logs}")
+        (process,) = self.processes(group)
+        return process
 
     def stop(self, groups: Iterable[str]) -> None:
         """Stop several programs at once, those of them that there are, and wait until all have ended."""
@@ -132,21 +167,36 @@ def launch(
     home.supervisor_socket.unlink(missing_ok=True)
     home.supervisor_config.write_text(config, encoding="utf-8")
     argv = [sys.executable, "-m", SUPERVISORD, *(word for module in imports for word in ("--import", module))]
+    # without SPT_NOENV, the title of a process may overwrite its environment, which leftovers are known by
+    complete = {**environment, "SPT_NOENV": "1"}
+    words = json.dumps({name: dict(values) for name, values in (private or {}).items()}).encode()
     with home.supervisor_output.open("wb") as log:
-        child = subprocess.Popen(
-            [*argv, "-c", str(home.supervisor_config)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=log,
-            # without SPT_NOENV, the title of a process may overwrite its environment, which leftovers are known by
-            env={**environment, "SPT_NOENV": "1"},
-            cwd=home.path,
-            start_new_session=True,
+        return Supervisor(
+            home, interpreter([*argv, "-c", str(home.supervisor_config)], complete, home.path, log, words)
         )
+
+
+def _interpreter(
+    argv: Sequence[str], environment: Mapping[str, str], folder: Path, log: BinaryIO, words: bytes
+) -> Child:
+    """A new interpreter in a session of its own. `words`: what it reads from its standard input."""
+    child = subprocess.Popen(
+        argv,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=log,
+        env=environment,
+        cwd=folder,
+        start_new_session=True,
+    )
     assert child.stdin is not None
     with child.stdin:
-        child.stdin.write(json.dumps({name: dict(values) for name, values in (private or {}).items()}).encode())
-    return Supervisor(home, child)
+        child.stdin.write(words)
+    return child
+
+
+interpreter: Callable[[Sequence[str], Mapping[str, str], Path, BinaryIO, bytes], Child] = _interpreter
+"""How supervisord is started: tests fork it."""
 
 
 def last_lines(log: Path, count: int = LOG_LINES) -> str:

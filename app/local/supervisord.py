@@ -24,7 +24,7 @@ from supervisor import supervisord
 from supervisor.options import ServerOptions
 
 IMPORT = "--import"
-FORKS = sys.platform != "darwin"
+FORKS = sys.platform == "linux"
 
 
 class _ForkingOptions(ServerOptions):

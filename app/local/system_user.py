@@ -47,10 +47,26 @@ def open_ancestors(path: Path) -> None:
 def open_tree(root: Path) -> None:
     """Let everybody read the program files below `root` (an install under umask 077 keeps them closed)."""
     open_ancestors(root)
-    for path in [root, *root.rglob("*")]:
-        if not path.is_symlink():
-            executable = path.is_dir() or path.stat().st_mode & stat.S_IXUSR
-            _add_mode(path, stat.S_IROTH | (stat.S_IXOTH if executable else 0))
+    _open(root, root.stat().st_mode)
+    _open_below(str(root))
+
+
+def _open_below(folder: str) -> None:
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            mode = entry.stat(follow_symlinks=False).st_mode
+            if stat.S_ISLNK(mode):
+                continue
+            _open(entry.path, mode)
+            if stat.S_ISDIR(mode):
+                _open_below(entry.path)
+
+
+def _open(path: str | Path, mode: int) -> None:
+    executable = stat.S_ISDIR(mode) or mode & stat.S_IXUSR
+    bits = stat.S_IROTH | (stat.S_IXOTH if executable else 0)
+    if mode & bits != bits:
+        Path(path).chmod(stat.S_IMODE(mode) | bits)
 
 
 def _add_mode(path: Path, bits: int) -> None:

@@ -12,6 +12,7 @@ import pytest
 from tests.e2e.cloud import Cloud
 from tests.e2e.people import Operator
 from tests.e2e.stack import Stack, running
+from tests.harness.forks import ForkServer
 
 
 def sharing(
@@ -32,10 +33,10 @@ def sharing(
     arguments = ("--clouds", ",".join(clouds), *(str(part) for pair in processes.items() for part in pair))
 
     @pytest.fixture(scope="package")
-    def stack() -> Iterator[Stack]:
+    def stack(forks: ForkServer) -> Iterator[Stack]:
         with (
             tempfile.TemporaryDirectory(prefix="gpulease-e2e-") as folder,
-            running(Path(folder), *arguments, settings=settings) as up,
+            running(Path(folder), *arguments, settings=settings, forks=forks) as up,
         ):
             yield up
 

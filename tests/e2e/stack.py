@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -16,6 +15,7 @@ from urllib.parse import unquote, urlsplit
 import httpx
 import psutil
 
+from app.local import programs
 from app.local.embedded_postgres import EmbeddedCluster
 from app.local.home import Home
 from app.local.leftovers import argv_of, end_leftovers, is_supervisor, processes_of
@@ -26,6 +26,7 @@ from app.settings.timing import layered, timing
 from cloudsim.testing import NO_TLS
 from tests.failpoints import FOLDER
 from tests.harness.databases import ROOT
+from tests.harness.forks import ForkServer, Program, start
 
 PATIENCE = 120.0
 """Seconds for whatever has to happen some time: a machine may be slow, and how fast things go is for `bench/` to say."""
@@ -33,6 +34,17 @@ PATIENCE = 120.0
 _START = 5 * PATIENCE
 """Seconds for the start of the stack, beside other work on a small machine."""
 
+IMPORTS = (
+    "app.local.stack",
+    "supervisor.supervisord",
+    "supervisor.rpcinterface",
+    *programs.MIGRATION_IMPORTS,
+    *programs.CLOUD_IMPORTS,
+    *programs.API_IMPORTS,
+    *programs.WORKER_IMPORTS,
+    "workers.providers.aws.adapter",
+)
+"""What the processes of every stack import. The adapters of other clouds are imported by a stack that needs them."""
 FAILPOINTS = "failpoints"
 CALL_TIMEOUT, CONNECT_TIMEOUT = 3.0, 1.0
 
@@ -72,7 +84,7 @@ class Credentials:
 class Stack:
     """A running stack. `failpoints`: the folder that tells its workers where to fail (see tests/failpoints)."""
 
-    def __init__(self, home: Home, child: subprocess.Popen[bytes]) -> None:
+    def __init__(self, home: Home, child: Program) -> None:
         self.credentials = Credentials(**json.loads(home.credentials_file.read_text(encoding="utf-8")))
         self.failpoints = home.path.with_name(FAILPOINTS)
         self._home = home
@@ -161,8 +173,16 @@ def _is_supervised(process: psutil.Process) -> bool:
 
 
 @contextmanager
-def running(folder: Path, *arguments: str, settings: Mapping[str, str] = MappingProxyType({})) -> Iterator[Stack]:
-    """Start a stack with these arguments of `gpulease up` and settings, hand it out when it is ready, end it."""
+def running(
+    folder: Path,
+    *arguments: str,
+    settings: Mapping[str, str] = MappingProxyType({}),
+    forks: ForkServer | None = None,
+) -> Iterator[Stack]:
+    """Start a stack with these arguments of `gpulease up` and settings, hand it out when it is ready, end it.
+
+    `forks`: it is forked. Without, it is a new interpreter.
+    """
     home, failpoints = Home(folder / "home"), folder / FAILPOINTS
     failpoints.mkdir()
     own = {
@@ -175,8 +195,7 @@ def running(folder: Path, *arguments: str, settings: Mapping[str, str] = Mapping
     environment = layered(os.environ, INTERVALS, own, settings)
     said = folder / "said"
     argv = [sys.executable, "-m", "tests.failpoints.stack", "--profile", "fast", "--gpu-agents", "0", *arguments]
-    with said.open("w") as output:
-        child = subprocess.Popen(argv, cwd=ROOT, env=environment, stdout=output, stderr=output, start_new_session=True)
+    child = start(argv, environment, said) if forks is None else forks.start(argv, environment, said, imports=IMPORTS)
     try:
         wait_until(lambda: "Ctrl-C ends" in said.read_text() or child.poll() is not None, timeout=_START, poll=0.1)
         assert child.poll() is None, said.read_text()

@@ -3,7 +3,7 @@
 import sys
 
 from app.local import programs
-from app.local.__main__ import main
+from tests.harness.forked_stack import main
 
 if __name__ == "__main__":
     programs.WORKERS = "tests.failpoints"
