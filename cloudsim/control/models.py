@@ -139,7 +139,7 @@ class SpotPricesBody(Body):
     """Spot prices become their list prices times `factor`, in one region or in all."""
 
     provider: str
-    factor: Annotated[Decimal, Field(gt=Decimal(0), le=Decimal(100))]
+    factor: Annotated[Decimal, Field(ge=Decimal(0), le=Decimal(100))]
     region: str | None = None
 
 

@@ -1,11 +1,13 @@
 /** Releases or extends several leases of the list. Each is a request of its own: some may fail while others succeed. */
 import { nudge } from "../changes.js";
+import { now } from "../clock.js";
 import { counted, usd, words } from "../format.js";
 import { intention } from "../intentions.js";
+import { session } from "../session.js";
 import { html } from "../ui.js";
 import { confirm } from "./dialogs.js";
 import { Icon } from "./icons.js";
-import { nameOf, TERMS } from "./lease_actions.js";
+import { mostToAdd, nameOf, termsUpTo } from "./lease_actions.js";
 
 /** What the leases cost in an hour together; those without a VM cost nothing. */
 export const ratesOf = (leases) => leases.reduce((sum, lease) => sum + Number(lease.cost.price_per_hour ?? 0), 0);
@@ -62,15 +64,25 @@ function ask(action, leases, text, fields = []) {
 
 const release = (leases) => ask("release", leases, (able) => `Together they cost ${usd(ratesOf(able))} an hour. Their VMs and disks will be deleted. This cannot be undone.`);
 
-const term = (leases) => ({
+const term = (terms) => (leases) => ({
   name: "extend_by_seconds",
   label: "Time to add to each",
   kind: "choices",
-  value: TERMS[0][0],
-  options: TERMS.map(([seconds, label]) => [seconds, `${label}, adds at most ${usd((ratesOf(leases) * seconds) / 3600)}`]),
+  value: terms[0][0],
+  options: terms.map(([seconds, label]) => [seconds, `${label}, adds at most ${usd((ratesOf(leases) * seconds) / 3600)}`]),
 });
 
-const extend = (leases) => ask("extend", leases, (able) => `Together they cost ${usd(ratesOf(able))} an hour.`, [term]);
+/** Offers what each of the leases accepts. */
+function extend(leases) {
+  const limits = session.get()?.me?.tenant;
+  const able = leases.filter((lease) => lease.actions.extend.available);
+  const most = able.map((lease) => [lease, mostToAdd(lease, limits, now())]);
+  const terms = termsUpTo(Math.min(...most.map(([, seconds]) => seconds)));
+  if (terms.length) return ask("extend", leases, (some) => `Together they cost ${usd(ratesOf(some))} an hour.`, [term(terms)]);
+  const full = most.filter(([, seconds]) => !termsUpTo(seconds).length).map(([lease]) => nameOf(lease));
+  const text = html`<p>As long as your tenant's limits allow already: ${full.join(", ")}. Choose leases without these.</p>`;
+  return confirm({ title: "No time fits all chosen leases", text, yes: "Close", cancel: false, act: async () => null });
+}
 
 /** The bar above the list while leases are chosen. `clear()` chooses none. */
 export const BulkActions = ({ leases, clear }) => html`

@@ -9,7 +9,7 @@ import { Icon } from "./icons.js";
 import { labelLines, parseLabels } from "./labels.js";
 
 /** Terms to add: seconds and words. */
-export const TERMS = [
+const TERMS = [
   [3600, "1 hour"],
   [4 * 3600, "4 hours"],
   [12 * 3600, "12 hours"],
@@ -18,19 +18,22 @@ export const TERMS = [
 
 const MINUTE = 60;
 
-/**
- * What the dialog of an extension offers, `[seconds, words]`: the terms that the tenant's limits allow now, and the rest up
- * to the limit. Operators see every term, because the limits of other tenants are not known here.
- */
-export function offeredTerms({ created_at: created, expires_at: expires }, limits, at) {
-  if (!limits) return TERMS;
+/** The most seconds that the tenant's limits allow to add now. Operators have no limit: those of other tenants are not known here. */
+export function mostToAdd({ created_at: created, expires_at: expires }, limits, at) {
+  if (!limits) return Infinity;
   const [begin, end] = [Date.parse(created) / 1000, Date.parse(expires) / 1000];
-  const most = Math.min(begin + limits.max_total_seconds, at / 1000 + limits.max_ttl_seconds) - end;
+  return Math.min(begin + limits.max_total_seconds, at / 1000 + limits.max_ttl_seconds) - end;
+}
+
+/** What the dialog of an extension offers, `[seconds, words]`: the terms of at most so many seconds, and the rest up to them. */
+export function termsUpTo(most) {
   const fitting = TERMS.filter(([seconds]) => seconds <= most);
   const rest = Math.floor(most / MINUTE) * MINUTE;
   const isLess = rest >= MINUTE && rest < TERMS.at(-1)[0] && !fitting.some(([seconds]) => seconds === rest);
   return isLess ? [...fitting, [rest, span(rest)]] : fitting;
 }
+
+export const offeredTerms = (item, limits, at) => termsUpTo(mostToAdd(item, limits, at));
 
 /** Tells that the limits leave no time to add. */
 export const refuseExtension = (title) =>

@@ -64,6 +64,34 @@ def test_chosen_leases_are_extended_and_released_together(visitor: Visitor, tena
     visitor.forgive("status of 409")
 
 
+def test_a_joint_extension_offers_what_each_lease_accepts(visitor: Visitor, tenant: Tenant) -> None:
+    hour = 3600
+    for name, seconds in (("longer", hour + 1800), ("shorter", hour)):
+        tenant.wait(tenant.create({**ONE_A10G, "name": name, "ttl_seconds": seconds}), "active")
+    page = visitor.page
+
+    def limit(route: Route) -> None:
+        me = route.fetch().json()
+        me["tenant"] |= {"max_total_seconds": 3 * hour, "max_ttl_seconds": 100 * hour}
+        route.fulfill(json=me)
+
+    page.route("**/v1/me", limit)
+    visitor.sign_in(tenant.key)
+    visitor.go("leases")
+    page.get_by_role("checkbox", name="Choose all leases of this page").check()
+    bar, dialog = page.get_by_role("region", name="Chosen leases"), page.get_by_role("dialog")
+    for options in (["1 hour", "1 h 30 m"], ["30 m"]):
+        bar.get_by_role("button", name="Extend chosen").click()
+        expect(dialog.get_by_role("radio")).to_have_count(len(options))
+        for option in options:
+            expect(dialog.get_by_role("radio", name=f"{option}, adds at most")).to_have_count(1)
+        dialog.get_by_role("button", name="Extend").click()
+        expect(page.get_by_text("2 leases are extended.")).to_be_visible()
+        expect(dialog).to_have_count(0)
+    bar.get_by_role("button", name="Extend chosen").click()
+    expect(dialog).to_contain_text("already: longer. Choose leases without these.")
+
+
 def test_the_key_for_the_search_leads_to_the_leases(visitor: Visitor, tenant: Tenant) -> None:
     page = visitor.page
     visitor.sign_in(tenant.key)

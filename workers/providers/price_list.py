@@ -42,6 +42,9 @@ def parse(text: str) -> PriceList:
         except (ArithmeticError, KeyError, TypeError, ValueError) as error:
             msg = f"line {number} is not a price: {error!r}"
             raise ValueError(msg) from None
+        if price.per_hour <= 0:
+            msg = f"line {number} is not a price: it is not above zero"
+            raise ValueError(msg)
         if key in prices:
             msg = f"line {number} is a second price of {' '.join(key)}"
             raise ValueError(msg)

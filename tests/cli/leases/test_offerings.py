@@ -47,6 +47,16 @@ def test_regions_with_one_price_share_a_line_whatever_their_launches_were(cli: C
     assert "us-east-1c eu-0a and 3 regions" in lines[2]
 
 
+def test_an_unknown_price_is_no_number(cli: Cli, items: list[Json]) -> None:
+    items[:] = [
+        {**PLACE, "market": "spot", "price_per_hour": None, "price_per_gpu_hour": None, "price_status": "missing"}
+    ]
+    cells = dict(zip(*(line.split(",") for line in cli("offerings", "--csv").stdout.splitlines()), strict=True))
+    assert (cells["USD/H"], cells["USD/GPU"], cells["PRICE IS"]) == ("", "", "missing")
+    header, row = cli("offerings", "--wide").stdout.splitlines()
+    assert row[header.index("USD/H") :].split()[0] == "-"
+
+
 def test_programs_get_every_zone(cli: Cli, items: list[Json]) -> None:
     assert json.loads(cli("offerings", "--json").stdout)["items"] == items
     assert len(cli("offerings", "--output", "csv").stdout.splitlines()) == 1 + 6

@@ -56,6 +56,7 @@ def test_a_list_is_read_as_it_was_written_and_sorted() -> None:
         ("a,t,on_demand,1.00,,", "line 5 is a second price of a t on_demand"),
         ("a,t,lent,1.00,,", "line 5 is not a price"),
         ("a,t,spot,much,,", "line 5 is not a price"),
+        ("a,t,spot,0.00,,", "line 5 is not a price: it is not above zero"),
         ("a,t,spot", "line 5 is not a price"),
     ],
 )

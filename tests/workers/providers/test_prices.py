@@ -140,6 +140,18 @@ def test_a_part_with_two_prices_leaves_the_type_without_one(tmp_path: Path) -> N
         assert gcp_accounts.provider(answer.url, tmp_path).prices(gcp_accounts.REGION) == {}
 
 
+def test_a_spot_price_of_zero_is_unknown(cloud: str, provider: Provider, sim: Control) -> None:
+    region, name, *_ = KNOWN[cloud][0]
+    sim.spot_prices(0, provider=cloud)
+    told = provider.prices(region)
+    assert (name, Market.ON_DEMAND) in told
+    assert not {key for key in told if key[1] is Market.SPOT}
+    spot = [one for one in provider.offered(region) if one.market is Market.SPOT]
+    assert spot
+    assert all(one.price_per_hour is None or one.price_per_hour > 0 for one in spot)
+    assert not any(one.price_live for one in spot)
+
+
 def test_one_download_serves_all_regions(sim: Control, tmp_path: Path) -> None:
     sim.reset()
     gcp = gcp_accounts.provider(sim.url, tmp_path)

@@ -50,7 +50,8 @@ def _places(ec2: "EC2Client", names: list[str]) -> list[tuple[str, str]]:
 def spot_prices(ec2: "EC2Client", names: list[str], now: datetime) -> Mapping[tuple[str, str], Price]:
     """Spot prices by (zone, type). `as_of` is the time at which a price came into force, UTC.
 
-    With `now` as the start time EC2 returns the prices in force. The newest price of each (zone, type) counts.
+    With `now` as the start time EC2 returns the prices in force. The newest price of each (zone, type) counts. A price of
+    zero is unknown.
     """
     newest: dict[tuple[str, str], Price] = {}
     arguments: dict[str, Any] = {"InstanceTypes": names, "ProductDescriptions": ["Linux/UNIX"], "StartTime": now}
@@ -61,7 +62,7 @@ def spot_prices(ec2: "EC2Client", names: list[str], now: datetime) -> Mapping[tu
             price = Price(per_hour=Decimal(entry["SpotPrice"]), as_of=began, source=SPOT_SOURCE)
             if where not in newest or newest[where].as_of < price.as_of:
                 newest[where] = price
-    return newest
+    return {where: price for where, price in newest.items() if price.per_hour > 0}
 
 
 def _on_demand(catalogue: AwsCatalogue, kind: InstanceType, region: str, zone: str) -> ProviderOffering:

@@ -173,9 +173,11 @@ def _skus(clients: GcpClients, url: str) -> Iterator[Mapping[str, Any]]:
 
 
 def _usd(sku: Mapping[str, Any], now: datetime) -> Iterator[Decimal]:
-    """The price in force, of its last tier: earlier ones are free amounts."""
+    """The price in force, of its last tier: earlier ones are free amounts. Omits a price of zero, which is unknown."""
     for pricing in _VALIDITY.in_force(sku.get("pricingInfo", ()), now):
         for tier in pricing.get("pricingExpression", {}).get("tieredRates", ())[-1:]:
             money = tier.get("unitPrice", {})
             if money.get("currencyCode") == "USD":
-                yield Decimal(money.get("units", 0)) + money.get("nanos", 0) * _NANO
+                price = Decimal(money.get("units", 0)) + money.get("nanos", 0) * _NANO
+                if price > 0:
+                    yield price
