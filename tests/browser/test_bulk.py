@@ -78,17 +78,21 @@ def test_a_joint_extension_offers_what_each_lease_accepts(visitor: Visitor, tena
     page.route("**/v1/me", limit)
     visitor.sign_in(tenant.key)
     visitor.go("leases")
-    page.get_by_role("checkbox", name="Choose all leases of this page").check()
     bar, dialog = page.get_by_role("region", name="Chosen leases"), page.get_by_role("dialog")
-    for options in (["1 hour", "1 h 30 m"], ["30 m"]):
+
+    def open_dialog() -> None:
+        page.reload()  # so that the list shows the last extension
+        page.get_by_role("checkbox", name="Choose all leases of this page").check()
         bar.get_by_role("button", name="Extend chosen").click()
+
+    for options in (["1 hour", "1 h 30 m"], ["30 m 00 s"]):
+        open_dialog()
         expect(dialog.get_by_role("radio")).to_have_count(len(options))
         for option in options:
             expect(dialog.get_by_role("radio", name=f"{option}, adds at most")).to_have_count(1)
         dialog.get_by_role("button", name="Extend").click()
         expect(page.get_by_text("2 leases are extended.")).to_be_visible()
-        expect(dialog).to_have_count(0)
-    bar.get_by_role("button", name="Extend chosen").click()
+    open_dialog()
     expect(dialog).to_contain_text("already: longer. Choose leases without these.")
 
 
