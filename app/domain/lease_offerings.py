@@ -74,6 +74,9 @@ def term_objection(offering: Offering, term: Term, now: datetime, *, launching: 
     objection = volume_objection(offering, term)
     if objection is not None:
         return Excluded(offering=offering, code=Exclusion.VOLUME_ELSEWHERE, detail=objection)
+    objection = volume_kind_objection(offering, term)
+    if objection is not None:
+        return Excluded(offering=offering, code=Exclusion.VOLUME_KIND, detail=objection)
     objection = quote_objection(offering, term)
     if objection is not None:
         return Excluded(offering=offering, code=Exclusion.QUOTE, detail=objection)
@@ -82,11 +85,22 @@ def term_objection(offering: Offering, term: Term, now: datetime, *, launching: 
 
 
 def volume_objection(offering: Offering, term: Term) -> str | None:
-    """Why a VM at the offering cannot mount the lease's volumes. None: it can, or the lease has none."""
+    """Why the lease's volumes are too far from a VM at the offering. None: they are not, or the lease has none."""
     place, key = term.volume_place, offering.key
-    if place is None or place == VolumePlace(account=key.account, region=key.region, zone=key.zone):
+    if place is None or place.holds(key.account, key.region, key.zone):
         return None
     return f"is in {key.zone or key.region} of account {key.account}, and the volumes are in {place}"
+
+
+def volume_kind_objection(offering: Offering, term: Term) -> str | None:
+    """Why a VM at the offering cannot attach the lease's volumes, and what helps. None: it can, or the lease has none."""
+    place = term.volume_place
+    objection = None if place is None else offering.parts.volume_objection(offering.type.name, place.kinds)
+    if objection is None:
+        return None
+    return (
+        f"{objection}: request another instance type, or a new volume after operators have set disk_type of the account"
+    )
 
 
 def quote_objection(offering: Offering, term: Term) -> str | None:

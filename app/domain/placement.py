@@ -66,6 +66,7 @@ class Exclusion(StrEnum):
     SPEND_CAP = "spend_cap"
     QUOTE = "quote"
     VOLUME_ELSEWHERE = "volume_elsewhere"
+    VOLUME_KIND = "volume_kind"
 
 
 CORDONED_DETAIL = "cordoned by an operator"

@@ -1,6 +1,6 @@
 """The parts of a VM besides compute: its network disks and its public address. Sizes are GiB."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
 
@@ -37,13 +37,16 @@ class PartsFacts:
     `data_disk_gib`: an extra disk of each VM; 0: none. `disk_sizes_gib`: sizes by which the provider bills a disk,
     ascending: a disk costs what the next larger size costs. Empty: a disk costs what its own size costs.
     `public_addresses`: whether a VM gets the address that its lease requests. `image_gib`: the least boot disk of the
-    images that were looked up, by `image_key`.
+    images that were looked up, by `image_key`. `volume_kind`: the provider's name of the kind of new volumes; None: every
+    type attaches it. `attached_kinds`: by instance type, with what the names of the kinds begin that it attaches alone.
     """
 
     data_disk_gib: int = 0
     disk_sizes_gib: tuple[int, ...] = ()
     public_addresses: bool = True
     image_gib: Mapping[str, int] = field(default_factory=dict, hash=False)
+    volume_kind: str | None = None
+    attached_kinds: Mapping[str, str] = field(default_factory=dict, hash=False)
 
     @classmethod
     def from_json(cls, settings: Mapping[str, Any] | None, image_gib: Mapping[str, int] | None) -> Self:
@@ -54,6 +57,8 @@ class PartsFacts:
             disk_sizes_gib=tuple(known.get("disk_sizes_gib", ())),
             public_addresses=known.get("public_addresses", True),
             image_gib=image_gib or {},
+            volume_kind=known.get("volume_kind"),
+            attached_kinds=known.get("attached_kinds", {}),
         )
 
     def settings_json(self) -> dict[str, Any]:
@@ -62,6 +67,8 @@ class PartsFacts:
             "data_disk_gib": self.data_disk_gib,
             "disk_sizes_gib": list(self.disk_sizes_gib),
             "public_addresses": self.public_addresses,
+            "volume_kind": self.volume_kind,
+            "attached_kinds": dict(self.attached_kinds),
         }
 
     def billed_disk_gib(self, parts: PartsRequest, driver: str) -> int:
@@ -82,3 +89,9 @@ class PartsFacts:
         if not gib:
             return 0
         return next((size for size in self.disk_sizes_gib if size >= gib), gib)
+
+    def volume_objection(self, instance_type: str, kinds: Iterable[str]) -> str | None:
+        """Why a VM of the type cannot attach volumes of these kinds. None: it can."""
+        start = self.attached_kinds.get(instance_type, "")
+        refused = sorted(kind for kind in kinds if not kind.startswith(start))
+        return f"attaches {start}* volumes alone, and none of the type {refused[0]}" if refused else None

@@ -98,20 +98,26 @@ class VolumeMount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VolumePlace:
-    """Where the disk of a volume is. A VM that mounts it runs there."""
+    """Where the disks of volumes are. A VM that mounts them runs there. `kinds`: the provider's names of their kinds, sorted."""
 
     account: str
     region: str
     zone: str
+    kinds: tuple[str, ...] = ()
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
         """Reads `as_json`."""
-        return cls(account=value["account"], region=value["region"], zone=value["zone"])
+        kinds = tuple(value.get("kinds", ()))
+        return cls(account=value["account"], region=value["region"], zone=value["zone"], kinds=kinds)
 
-    def as_json(self) -> dict[str, str]:
-        """{account, region, zone}."""
-        return {"account": self.account, "region": self.region, "zone": self.zone}
+    def as_json(self) -> dict[str, Any]:
+        """{account, region, zone, kinds}."""
+        return {"account": self.account, "region": self.region, "zone": self.zone, "kinds": list(self.kinds)}
+
+    def holds(self, account: str, region: str, zone: str) -> bool:
+        """Whether a VM there can mount the volumes."""
+        return (self.account, self.region, self.zone) == (account, region, zone)
 
     def __str__(self) -> str:
         return f"{self.zone} of account {self.account}"

@@ -207,10 +207,24 @@ def _offering_at(offerings: tuple[Offering, ...], new: CreateVolume) -> Offering
         if not here:
             detail = f"has no offering, so that no VM could mount the volume: GET /v1/offerings lists {', '.join(known[:10]) or 'none'}"
             raise InvalidRequest(errors=[FieldError(f"#/body/{name}", detail)], extra={"known": known})
+    _check_kind(here)
     usable = next((offering for offering in here if offering.account_problem is None), None)
     if usable is None:
         raise Conflict("The account is set aside at present. Choose another, or try later.", retryable=True)
     return usable
+
+
+def _check_kind(here: list[Offering]) -> None:
+    """Raises InvalidRequest when no type of a zone attaches the kind of volumes that its account makes."""
+    parts = here[0].parts
+    kinds = () if parts.volume_kind is None else (parts.volume_kind,)
+    objections = [parts.volume_objection(offering.type.name, kinds) for offering in here]
+    if None not in objections:
+        detail = (
+            f"has no instance type that could mount the volume: {here[0].type.name} {objections[0]}. "
+            "Choose another zone, or ask the operators to set disk_type of the account"
+        )
+        raise InvalidRequest(errors=[FieldError("#/body/zone", detail)])
 
 
 async def _record(

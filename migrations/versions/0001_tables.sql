@@ -798,7 +798,7 @@ COMMENT ON COLUMN lease.max_cost IS 'USD: the lease ends before it costs more; N
 COMMENT ON COLUMN lease.cost_reached_at IS 'when the cost reaches max_cost at the present rate; NULL: no cap, or not billed';
 COMMENT ON COLUMN lease.cap_told IS 'that 80 % of max_cost is spent';
 COMMENT ON COLUMN lease.quote_id IS 'the quote that it was created from';
-COMMENT ON COLUMN lease.volume_place IS '{account, region, zone} of its volumes; NULL: it has none';
+COMMENT ON COLUMN lease.volume_place IS '{account, region, zone, kinds} of its volumes; NULL: it has none';
 COMMENT ON COLUMN lease.expiry_warnings IS 'seconds before the end at which its owner is warned; NULL: the installation''s';
 COMMENT ON COLUMN lease.unique_name IS 'true: no other live lease of the tenant with true has this name; NULL: not checked';
 COMMENT ON COLUMN lease.ssh_host_keys IS 'as the VM of the newest attempt reported them, once';

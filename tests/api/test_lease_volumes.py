@@ -4,7 +4,9 @@ import asyncio
 from typing import Any
 
 import pytest
+from psycopg.types.json import Jsonb
 
+from app.domain.vm_parts import PartsFacts
 from tests.api.conftest import Caller
 from tests.api.fleet import Fleet
 
@@ -37,7 +39,7 @@ async def test_a_lease_holds_its_volumes_and_runs_in_their_zone(alice: Caller, f
     assert lease["request"]["volumes"] == mounts
     assert holder(fleet, first) == holder(fleet, second) == lease["id"]
     [row] = fleet.run("SELECT volume_place FROM lease WHERE id = %s", lease["id"])
-    assert row["volume_place"] == {"account": "main", "region": "us-east-1", "zone": "us-east-1b"}
+    assert row["volume_place"] == {"account": "main", "region": "us-east-1", "zone": "us-east-1b", "kinds": []}
     explained = (await alice.get(f"/v1/leases/{lease['id']}/explain")).json()
     assert [candidate["offering"]["zone"] for candidate in explained["candidates"]] == ["us-east-1b"]
     assert {group["code"]: group["count"] for group in explained["excluded"]}["volume_elsewhere"] == 1
@@ -130,6 +132,35 @@ async def test_where_no_offering_is_in_the_zone_the_refusal_says_so(alice: Calle
     plan = (await alice.post("/v1/leases/plan", json=body())).json()
     assert not plan["admissible"]
     assert {group["code"] for group in plan["excluded_by_reason"]} >= {"volume_elsewhere"}
+
+
+HYPERDISK_ALONE = Jsonb(
+    PartsFacts(volume_kind="pd-balanced", attached_kinds={"p4d.24xlarge": "hyperdisk-"}).settings_json()
+)
+"""As an account of Google Cloud is stored, whose type is one like A4."""
+
+
+async def test_a_type_that_attaches_hyperdisk_alone_is_refused_for_another_volume(alice: Caller, fleet: Fleet) -> None:
+    fleet.run("UPDATE account SET vm_parts = %s", HYPERDISK_ALONE)
+    fleet.run("UPDATE quota SET \"limit\" = 64 WHERE resource = 'gpus'")
+    fleet.volume(alice.tenant_id, kind="pd-balanced")
+    fleet.volume(alice.tenant_id, "fast", kind="hyperdisk-balanced")
+    wish = {"instance_types": ["p4d.24xlarge"]}
+    both = body(DATA, {"name": "fast", "path": "/fast"}, **wish)
+    for mounts in (body(**wish), both):
+        refused = await alice.post("/v1/leases", json=mounts)
+        assert (refused.status_code, refused.json()["code"]) == (409, "no_offering"), refused.text
+        (group,) = [one for one in refused.json()["excluded"] if one["code"] == "volume_kind"]
+        for words in ("p4d.24xlarge", "hyperdisk-* volumes alone", "pd-balanced", "another instance type", "disk_type"):
+            assert words in group["nearest"]
+        plan = (await alice.post("/v1/leases/plan", json=mounts)).json()
+        assert not plan["admissible"]
+        assert "volume_kind" in {one["code"] for one in plan["excluded_by_reason"]}
+    assert (await alice.post("/v1/leases", json=body({"name": "fast", "path": "/fast"}, **wish))).status_code == 201
+    made = await alice.post("/v1/leases", json=body(instance_types=["p4d.24xlarge", "g5.xlarge"]))
+    assert made.status_code == 201, made.text
+    explained = (await alice.get(f"/v1/leases/{made.json()['id']}/explain")).json()
+    assert {one["offering"]["instance_type"] for one in explained["candidates"]} == {"g5.xlarge"}
 
 
 async def test_a_quote_is_bound_by_its_volumes(alice: Caller, fleet: Fleet) -> None:

@@ -4,7 +4,9 @@ import asyncio
 from typing import Any
 
 import pytest
+from psycopg.types.json import Jsonb
 
+from app.domain.vm_parts import PartsFacts
 from tests.api.conftest import Caller
 from tests.api.fleet import Fleet
 
@@ -180,6 +182,20 @@ async def test_volumes_are_listed_by_state_and_name(alice: Caller, bob: Caller, 
     assert len((await operator.get("/v1/volumes")).json()["items"]) == 3
     mine = await operator.get("/v1/volumes", params={"tenant_id": alice.tenant_id})
     assert len(mine.json()["items"]) == 2
+
+
+async def test_a_volume_that_no_type_of_its_zone_attaches_is_refused(alice: Caller, fleet: Fleet) -> None:
+    """As in a zone of Google Cloud with nothing but A4."""
+    alone = dict.fromkeys(("g5.xlarge", "g5.12xlarge", "p4d.24xlarge"), "hyperdisk-")
+    facts = PartsFacts(volume_kind="pd-balanced", attached_kinds=alone)
+    fleet.run("UPDATE account SET vm_parts = %s", Jsonb(facts.settings_json()))
+    refused = await alice.post("/v1/volumes", json=VOLUME)
+    assert refused.status_code == 422, refused.text
+    (error,) = refused.json()["errors"]
+    assert error["pointer"] == "#/body/zone"
+    for words in ("hyperdisk-* volumes alone", "pd-balanced", "another zone", "disk_type"):
+        assert words in error["detail"]
+    assert used(fleet, alice.tenant_id) == 0
 
 
 async def test_an_account_that_is_set_aside_gets_no_volume(alice: Caller, fleet: Fleet) -> None:

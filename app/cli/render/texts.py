@@ -104,6 +104,7 @@ EXCLUSIONS: Mapping[str, str] = {
     "price_cap": "above the maximum price",
     "spend_cap": "above the spend cap in a minute",
     "volume_elsewhere": "not where the volumes are",
+    "volume_kind": "cannot attach the volumes",
     "quote": "above the quote",
     "cordoned": "cordoned by an operator",
     "account": "account not usable",

@@ -56,7 +56,7 @@ lease = Table(
     ),
     Column("cap_told", Boolean, nullable=False, server_default=text("false"), comment="that 80 % of max_cost is spent"),
     Column("quote_id", Id, comment="the quote that it was created from"),
-    Column("volume_place", Json, comment="{account, region, zone} of its volumes; NULL: it has none"),
+    Column("volume_place", Json, comment="{account, region, zone, kinds} of its volumes; NULL: it has none"),
     Column(
         "expiry_warnings", Json, comment="seconds before the end at which its owner is warned; NULL: the installation's"
     ),

@@ -11,7 +11,13 @@ from typing import Any
 from app.domain import quotas
 from app.domain.cool_off import CoolOffReason
 from app.domain.explanations.placement_failure import not_listed
-from app.domain.lease_offerings import quote_objection, reservation_objection, spend_cap_objection, volume_objection
+from app.domain.lease_offerings import (
+    quote_objection,
+    reservation_objection,
+    spend_cap_objection,
+    volume_kind_objection,
+    volume_objection,
+)
 from app.domain.offerings import CoolOff, Offering, OfferingKey
 from app.domain.placement import PATIENCE, much_dearer
 from app.domain.provider_messages import public_code
@@ -157,7 +163,7 @@ def is_free(facts: PlacementFacts, offering: Offering) -> bool:
     """Whether nothing keeps the lease from launching at an offering that fits. Most are in cool-off when it matters."""
     if offering.cooling(facts.now):
         return False
-    objections = (volume_objection, quote_objection, spend_cap_objection)
+    objections = (volume_objection, volume_kind_objection, quote_objection, spend_cap_objection)
     if any(objection(offering, facts.term) for objection in objections):
         return False
     return next(_obstacles(facts, offering, None), None) is None

@@ -77,6 +77,7 @@ GROUP_TEXTS: Mapping[Exclusion, tuple[str, str]] = MappingProxyType(
         Exclusion.SPEND_CAP: ("costs more in a minute than max_cost", "cost more in a minute than max_cost"),
         Exclusion.QUOTE: ("costs more than the quote", "cost more than the quote"),
         Exclusion.VOLUME_ELSEWHERE: ("is not where the volumes are", "are not where the volumes are"),
+        Exclusion.VOLUME_KIND: ("cannot attach the volumes", "cannot attach the volumes"),
     }
 )
 """What one offering, and what several offerings, of a group have in common."""

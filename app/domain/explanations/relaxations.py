@@ -119,6 +119,7 @@ RELAXATIONS: Mapping[Exclusion, Change | None] = MappingProxyType(
         Exclusion.SPEND_CAP: None,
         Exclusion.QUOTE: None,
         Exclusion.VOLUME_ELSEWHERE: None,
+        Exclusion.VOLUME_KIND: None,
     }
 )
 """How a request is changed so that a rule no longer excludes an offering. None: no request changes that."""

@@ -31,7 +31,7 @@ async def with_volume_place(
             rows = await find_volumes(connection, new, tenant_id=tenant_id)
         except InvalidRequest:
             return new
-    return replace(new, volume_place=_place(rows[0]))
+    return replace(new, volume_place=_place(*rows))
 
 
 async def find_volumes(
@@ -44,14 +44,14 @@ async def find_volumes(
     unknown = [n for n, name in enumerate(names) if name not in known]
     if unknown:
         raise InvalidRequest(errors=[FieldError(f"#/body/volumes/{n}/name", _UNKNOWN) for n in unknown])
-    first = known[names[0]]
+    first = _place(known[names[0]])
     elsewhere = [
         FieldError(
             f"#/body/volumes/{n}/name",
-            f"is in {_place(known[name])}, and {names[0]} is in {_place(first)}: a VM mounts volumes of one zone alone",
+            f"is in {_place(known[name])}, and {names[0]} is in {first}: a VM mounts volumes of one zone alone",
         )
         for n, name in enumerate(names)
-        if _place(known[name]) != _place(first)
+        if not first.holds(*(known[name][column] for column in ("account", "region", "zone")))
     ]
     if elsewhere:
         raise InvalidRequest(errors=elsewhere)
@@ -80,7 +80,7 @@ async def claim_volumes(
         return
     rows = await find_volumes(connection, new, tenant_id=tenant_id, lock=True)
     check_free(rows)
-    if _place(rows[0]) != new.volume_place:
+    if _place(*rows) != new.volume_place:
         raise Conflict("The volumes changed during the request. Nothing is stored: send it again.", retryable=True)
     await connection.execute(statements.claim([row["id"] for row in rows], lease_id, within=tenant_id))
 
@@ -93,5 +93,7 @@ def volume_in_use(row: Any, *, pointer: str | None = None) -> VolumeInUse:
     return VolumeInUse(None if errors else f"The volume {detail}.", errors=errors, extra=facts)
 
 
-def _place(row: Any) -> VolumePlace:
-    return VolumePlace(account=row["account"], region=row["region"], zone=row["zone"])
+def _place(first: Any, *others: Any) -> VolumePlace:
+    """Of volumes in one zone."""
+    kinds = sorted({row["kind"] for row in (first, *others)} - {None})
+    return VolumePlace(account=first["account"], region=first["region"], zone=first["zone"], kinds=tuple(kinds))

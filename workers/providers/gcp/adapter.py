@@ -78,7 +78,6 @@ most 1,000 VMs.
 
 
 _LIST_SECONDS = 300.0
-_VOLUME_KIND = "pd-balanced"
 
 
 class GcpProvider(GcpVolumes):
@@ -123,7 +122,10 @@ class GcpProvider(GcpVolumes):
         chosen = self._account.disk_type
         if chosen is not None:
             return {"*": chosen}
-        return {"*": _VOLUME_KIND, **{name: machine.boot_disk for name, machine in catalogue.load().machines.items()}}
+        return {
+            "*": self._account.volume_kind,
+            **{name: machine.boot_disk for name, machine in catalogue.load().machines.items()},
+        }
 
     def part_prices(self, region: str) -> Mapping[str, PartPrice]:
         """Of disks without extra IOPS or throughput, and of the external address of a standard VM."""

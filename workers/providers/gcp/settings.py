@@ -1,16 +1,20 @@
 """The settings of one account, and what the program knows of the provider."""
 
+from dataclasses import replace
 from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
 from app.domain.offerings import Market
+from app.domain.vm_parts import PartsFacts
 from app.settings.account_tags import TagRules
 from app.settings.providers import AccountSettings, ProviderInfo
 from app.settings.reservations import ReservationKind
-from workers.providers.gcp import resource_tags
+from workers.providers.gcp import catalogue, resource_tags
 from workers.providers.gcp.focus import FOCUS
 
+HYPERDISK = "hyperdisk-"
+"""With this the names of Hyperdisk types begin."""
 RESERVATION, RESERVATION_BOUND, FLEX_START = "reservation", "reservation_bound", "flex_start"
 _PROJECT = r"^[a-z][a-z0-9:.-]{4,60}[a-z0-9]$"
 _KEY_NAME = r"[A-Za-z0-9_-]+"
@@ -104,6 +108,18 @@ class GcpAccount(AccountSettings):
     def network_project(self) -> str:
         """The project of the network and its firewall rules."""
         return self.host_project or self.project
+
+    @property
+    def volume_kind(self) -> str:
+        """The type of new volumes."""
+        return self.disk_type or "pd-balanced"
+
+    @property
+    def vm_parts(self) -> PartsFacts:
+        """A type that boots from Hyperdisk attaches no other disk."""
+        machines = catalogue.load().machines.items()
+        alone = {name: HYPERDISK for name, machine in machines if machine.boot_disk.startswith(HYPERDISK)}
+        return replace(super().vm_parts, volume_kind=self.volume_kind, attached_kinds=alone)
 
     @property
     def is_extendable(self) -> bool:

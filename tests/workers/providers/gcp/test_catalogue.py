@@ -6,8 +6,9 @@ from decimal import Decimal
 import pytest
 
 from app.domain.offerings import InstanceType, Market
-from cloudsim.gce.catalog import catalog
+from cloudsim.gce.catalog import HYPERDISK_ONLY, catalog, family
 from workers.providers.gcp.catalogue import load
+from workers.providers.gcp.settings import GcpAccount
 
 TYPES = list(load().types.values())
 PRICES = {key: price.per_hour for key, price in load().prices.items()}
@@ -83,6 +84,19 @@ def test_every_type_boots_from_a_disk_that_its_family_takes() -> None:
     hyperdisk = {name for name, disk in disks.items() if disk == "hyperdisk-balanced"}
     assert hyperdisk == {"a3-ultragpu-8g", "a4-highgpu-8g", *g4}
     assert {disk for name, disk in disks.items() if name.startswith("a3-")} == {"pd-ssd", "hyperdisk-balanced"}
+
+
+def test_types_that_boot_from_hyperdisk_attach_no_other_volume() -> None:
+    for disk_type, fits in ((None, False), ("pd-ssd", False), ("hyperdisk-balanced", True)):
+        account = GcpAccount(
+            name="main", provider="gcp", project="project-1", regions=["us-central1"], disk_type=disk_type
+        )
+        parts = account.vm_parts
+        assert parts.volume_kind is not None
+        for name in load().types:
+            is_alone = family(name) in HYPERDISK_ONLY
+            objection = parts.volume_objection(name, [parts.volume_kind])
+            assert (objection is None) == (fits or not is_alone), name
 
 
 def test_some_a3_and_a4_types_are_not_sold_on_demand() -> None:
