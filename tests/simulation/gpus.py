@@ -1,6 +1,6 @@
 """What is wrong with the GPUs of simulated machines, and how often: drawn from the seed."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from random import Random
 from typing import Any
@@ -45,6 +45,9 @@ class GpuWeather:
             idle=random.choice([0.5, 0.95]),
             gap=random.choice([0.0, 0.05]),
         )
+
+
+TROUBLES = frozenset(trouble.name for trouble in fields(GpuWeather))
 
 
 @dataclass(eq=False, slots=True)

@@ -148,7 +148,8 @@ class People:
         """Equal requests for leases."""
         random = self._random
         member, wish = principal(Role.MEMBER, random.choice(self.tenants)), self.wish()
-        ttl, waits = int(random.choice([120, 600, 1500]) * random.uniform(0.5, 1.5)), random.choice([0, 120, 900])
+        ttl = int(random.choice([120, 600, 1500]) * random.uniform(0.5, 1.5) * self._grounds.weather.lasting)
+        waits = random.choice([0, 120, 900])
         request = replace(LeaseRequest.from_json(wish), name=None, ttl_seconds=ttl, wait_seconds=waits)
         new = CreateLease(tenant_id=None, request=request, max_cost=self._cap(), startup_script=None)
         self.send(member, new, count)
@@ -180,10 +181,10 @@ class People:
         return Decimal(f"{self._caps.uniform(0.01, 0.2):.6f}")
 
     def _plan_changes(self, lease_id: LeaseId, member: Principal, ttl: float) -> None:
-        random, scheduler = self._random, self._grounds.scheduler
-        if random.random() < 0.4:
+        random, scheduler, weather = self._random, self._grounds.scheduler, self._grounds.weather
+        if random.random() < weather.extended:
             scheduler.after(random.uniform(0, ttl * 1.1), partial(self.extend, lease_id, member))
-        if random.random() < 0.5:
+        if random.random() < weather.released:
             scheduler.after(random.choice([5.0, 60.0, ttl]) * random.random(), partial(self.release, lease_id))
         if self._grounds.settings.agent == "on" and self._gpu_random.random() < _KEEPS:
             scheduler.after(self._gpu_random.uniform(0, ttl), partial(self._keep, lease_id))

@@ -25,8 +25,6 @@ from tests.simulation.restore import Restore
 from tests.simulation.services import principal
 from tests.simulation.volumes import Disk
 
-_SHARE = 0.4
-"""Of the seeds."""
 _SIZE = 10
 _AGAIN = 20.0
 _OVER = frozenset({VolumeState.DELETING, VolumeState.DELETED, VolumeState.FAILED})
@@ -38,7 +36,7 @@ class VolumePeople:
     def __init__(self, grounds: Grounds, people: People, seed: int, seconds: float) -> None:
         self._grounds, self._people = grounds, people
         self._random = Random(f"volumes of {seed}")
-        self.acts = self._random.random() < _SHARE
+        self.acts = self._random.random() < grounds.weather.volumes
         for number in range(self._random.randint(2, 5) if self.acts else 0):
             grounds.scheduler.at(self._random.uniform(5, seconds * 0.5), partial(self._create, f"v{number}", seconds))
 

@@ -4,6 +4,8 @@ from dataclasses import dataclass, fields, replace
 from random import Random
 from typing import Self
 
+from tests.simulation.gpus import GpuWeather
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Weather:
@@ -54,14 +56,25 @@ class Weather:
     prices_move: float = 0.0
     limits_change: float = 0.0
     scarce: float = 0.0
-    # the share of seeds with budgets, with groups, and of requests that are for several equal leases
+    # the share of seeds with budgets, with groups, with volumes and with agents
     budgets: float = 0.5
     groups: float = 0.4
-    bursts: float = 0.2
+    volumes: float = 0.4
+    agents: float = 0.5
     # the share of seeds in which a tenant is suspended for a while
     suspended: float = 0.3
     # the share of seeds with a hostile tenant
     hostile: float = 0.5
+    # the share of seeds with the durations of production, and of those whose clouds all make several VMs in a call
+    usual: float = 0.1
+    batching: float = 0.0
+    # the share of requests that are for several equal leases, and of leases that are extended, and released
+    bursts: float = 0.2
+    extended: float = 0.4
+    released: float = 0.5
+    # the length of the storm and of leases, as a multiple of what the seed draws
+    length: float = 1.0
+    lasting: float = 1.0
     # landings so late that nobody can still wait for them
     beyond: float = 0.0
 
@@ -72,7 +85,7 @@ class Weather:
 
     def calm(self) -> Self:
         """Nothing goes wrong any more."""
-        return replace(self, **{trouble.name: 0.0 for trouble in fields(self)})
+        return replace(self, **dict.fromkeys(_MOST, 0.0))
 
 
 _MOST = {
@@ -119,3 +132,9 @@ _MOST = {
 def _strength(random: Random, most: float) -> float:
     chosen, strength = random.random() < 0.45, random.random()
     return round(most * strength, 4) if chosen else 0.0
+
+
+def only(**troubles: float) -> dict[str, float]:
+    """Nothing but this goes wrong, and nobody does what this does not name: no groups, no agents, no extensions."""
+    shares = (share.name for kind in (Weather, GpuWeather) for share in fields(kind))
+    return {**dict.fromkeys(shares, 0.0), "length": 1.0, "lasting": 1.0, **troubles}

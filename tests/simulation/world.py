@@ -15,6 +15,7 @@ from app.settings.accounts import account_from_json
 from tests.simulation.agents import Agents
 from tests.simulation.cloud import NATURES, Cloud, Machine, Nature, Violation
 from tests.simulation.database import Clocked
+from tests.simulation.gpus import TROUBLES as GPU_TROUBLES
 from tests.simulation.gpus import GpuWeather
 from tests.simulation.group_people import GroupPeople
 from tests.simulation.group_promises import GroupPromises
@@ -66,8 +67,6 @@ AGENTS: dict[str, Any] = {
     "idle_grace_seconds": 40,
 }
 """With agents."""
-_WITH_AGENTS = 0.5
-"""The share of seeds whose machines have agents."""
 
 _OWN_SETTINGS: dict[str, dict[str, Any]] = {
     "aws": {},
@@ -78,8 +77,6 @@ _OWN_SETTINGS: dict[str, dict[str, Any]] = {
         "subnet_ids": {REGION: "subnet"},
     },
 }
-_USUAL = 0.1
-"""The share of seeds that run with the durations of production."""
 _LOOK = 20.0
 _PRICES = 10.0
 """Seconds between two readings of prices, where prices move: often enough to fall between admission and launch."""
@@ -127,15 +124,20 @@ class World:
         self.scheduler, random = scheduler, scheduler.random
         self.scheduler.due = self._due
         self.trace = Trace(self.scheduler)
-        usual = random.random() < _USUAL
-        self._weather = replace(Weather.drawn(random), **weather)
+        usually, drawn = random.random(), Weather.drawn(random)
+        of_gpus = {name: weather.pop(name) for name in GPU_TROUBLES & weather.keys()}
+        self._weather = replace(drawn, **weather)
+        usual = usually < self._weather.usual
         prices = {"prices_interval": _PRICES} if self._weather.prices_move else {}
         gpus = Random(f"GPUs of {seed}")  # their own: a seed without agents runs as before there were any
-        has_agents = gpus.random() < _WITH_AGENTS
+        has_agents = gpus.random() < self._weather.agents
         settings = {**({} if usual else QUICK), **(AGENTS if has_agents else {"agent": "off"}), **prices}
         self._settings = load_settings(worker_threads=1, **settings)
-        self._storm = random.uniform(400, 1000) * (2.0 if usual else 1.0)
-        natures = random.sample(NATURES, random.randint(1, 2))
+        self._storm = random.uniform(400, 1000) * (2.0 if usual else 1.0) * self._weather.length
+        batching = Random(f"clouds of {seed}").random() < self._weather.batching
+        natures = random.sample(
+            [nature for nature in NATURES if nature.batch > 1 or not batching], random.randint(1, 2)
+        )
         self._clouds = {nature.provider: self._cloud(nature) for nature in natures}
         self._grounds = Grounds(
             scheduler=self.scheduler,
@@ -150,7 +152,7 @@ class World:
             rebooted=self._rebooted,
         )
         self._due_query = _DUE.replace("{unsent}", "{}" if has_agents else "{notices}")
-        self._agents = Agents(self._grounds, GpuWeather.drawn(gpus), gpus) if has_agents else None
+        self._agents = Agents(self._grounds, replace(GpuWeather.drawn(gpus), **of_gpus), gpus) if has_agents else None
         self._people = People(self._grounds, seed, self._storm)
         self._groups = GroupPeople(self._grounds, self._people, seed, self._storm)
         self._volumes = VolumePeople(self._grounds, self._people, seed, self._storm)
