@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from tests.house.sources import ROOT, tracked_files
+from tests.house.sources import ROOT, statements, tracked_files
 from tests.house.test_language import CODE_BLOCK, COMMENT, LINK
 
 LIST = ROOT / "tests" / "house" / "promises.toml"
@@ -147,7 +147,7 @@ def exists(name: str) -> bool:
 def names_of_tests(path: Path) -> frozenset[str]:
     if not path.is_file():
         return frozenset()
-    nodes = ast.walk(ast.parse(path.read_text("utf-8")))
+    nodes = statements(ast.parse(path.read_text("utf-8")))
     functions = (node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
     return frozenset(name for name in functions if name.startswith("test_"))
 

@@ -9,7 +9,7 @@ import pytest
 
 from app.db.schema import tables
 from app.domain.cool_off import FORGEABLE, CoolOffReason
-from tests.house.sources import ROOT
+from tests.house.sources import ROOT, statements
 
 STATEMENTS = {
     ("app.db.fleet", "offering_stats", "cool_off"): "cool-off",
@@ -69,11 +69,11 @@ def callers() -> dict[str, set[str]]:
         tree = ast.parse(text)
         imported = {
             (alias.asname or alias.name): (node.module, alias.name)
-            for node in ast.walk(tree)
+            for node in statements(tree)
             if isinstance(node, ast.ImportFrom) and node.module
             for alias in node.names
         }
-        for function in (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)):
+        for function in (node for node in statements(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)):
             for call in (node for node in ast.walk(function) if isinstance(node, ast.Call)):
                 for (package, module, name), fact in STATEMENTS.items():
                     if _calls(call.func, imported, package, module, name, here=path):
