@@ -52,7 +52,9 @@ import threading
 import time
 import uuid
 from collections.abc import Callable
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
+from types import CodeType
 from typing import Any
 
 from cloudsim.gpus.fake_cuda import FakeCublas, FakeCuda
@@ -237,8 +239,14 @@ def main(arguments: list[str]) -> int:
     module = importlib.util.module_from_spec(spec)
     module.__file__ = agent
     sys.modules["gpulease_agent"] = module
-    exec(compile(Path(agent).read_text(encoding="utf-8"), agent, "exec"), module.__dict__)  # noqa: S102 - it is the file to be run
+    exec(_compiled(agent), module.__dict__)  # noqa: S102 - it is the file to be run
     return int(module.main(rest) or 0)
+
+
+def _compiled(agent: str) -> CodeType:
+    """Python keeps what it compiled of a module. A VM's own copy has no suffix, and may be replaced at any time."""
+    code = SourceFileLoader("gpulease_agent", agent).get_code("gpulease_agent") if agent.endswith(".py") else None
+    return code or compile(Path(agent).read_text(encoding="utf-8"), agent, "exec")
 
 
 def _set(reference: Any, value: Any) -> int:

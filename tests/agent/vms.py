@@ -104,7 +104,7 @@ class FakeVm:
 
     def command(self, *arguments: str) -> list[str]:
         agent = [str(self.folder / "gpus.json"), str(AGENT), *arguments, "--root", str(self.root)]
-        return [sys.executable, "-m", "cloudsim.gpus.fake_nvml", *agent]
+        return [sys.executable, "-S", "-m", "cloudsim.gpus.fake_nvml", *agent]
 
     def run(self, *arguments: str, env: dict[str, str] | None = None) -> "subprocess.CompletedProcess[str]":
         return subprocess.run(
