@@ -56,7 +56,8 @@ def watch(runtime: Runtime, account: str, region: str) -> int:
     leftovers = _Leftovers()
     with errors.collecting():
         vms = provider.get(region, [row.instance_id for row in known]) if known else {}
-    seen = not errors.first
+    # somebody else's credentials show none of the VMs
+    seen = not errors.first and (not known or any(vm is not None for vm in vms.values()))
     with errors.collecting():
         leftovers = _remove_leftovers(runtime, provider, region, rows, vms)
     _store(runtime, known, vms, frozenset(), leftovers.clean)

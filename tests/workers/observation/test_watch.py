@@ -155,6 +155,16 @@ def test_a_look_without_any_answer_was_none(fleet: Fleet) -> None:
     assert watched_at(fleet) is None
 
 
+def test_a_look_that_shows_none_of_its_vms_was_none(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Somebody else's credentials show nothing: no VM is given up for it."""
+    lease_id = fleet.create()
+    fleet.drive(lambda: any(each.instance_id for each in fleet.attempts(lease_id)))
+    fleet.runtime.database.run(update(account_region).values(last_watched_at=None))
+    monkeypatch.setattr(AwsProvider, "get", lambda _, region, ids: dict.fromkeys(ids))
+    watch(fleet.runtime, ACCOUNT, REGION)
+    assert watched_at(fleet) is None
+
+
 def watched_at(fleet: Fleet) -> datetime | None:
     row: Any = fleet.runtime.database.first(select(account_region.c.last_watched_at))
     found: datetime | None = row.last_watched_at
