@@ -100,7 +100,7 @@ async def test_the_tools_for_agents(lossy: LossyApi, fault: str) -> None:
         _is_one_lease(lossy.cases[once])
     failed = await create(never)
     assert failed.is_error
-    assert "a lease may exist: list_leases shows it" in failed.content[0].text
+    assert "a lease or group may exist: list_leases and list_groups show it" in failed.content[0].text
     assert "a repeated create_lease makes no second lease" in failed.content[0].text
     (key,) = re.findall(r"POST /v1/leases was sent with the idempotency key (\S+)\.", failed.content[0].text)
     assert {key} == set(lossy.cases[never].keys)
