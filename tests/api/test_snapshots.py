@@ -51,9 +51,9 @@ async def test_each_answer_is_of_one_snapshot(
     operator: Caller, alice: Caller, fleet: Fleet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A new route that reads twice fails here until it reads in one transaction, or says above why not."""
-    monkeypatch.setattr(
-        TtlCache, "_fresh", lambda cache: cache._known
-    )  # on a busy machine it may turn old between two calls
+    # on a busy machine what is kept would turn old between two calls
+    monkeypatch.setattr(TtlCache, "_fresh", lambda cache: cache._known)
+    monkeypatch.setattr(operator.app.state.services.authenticator, "_clock", lambda: 0.0)
     victim = await make_victim(alice, fleet)
     orphan(fleet, "i-1")
     (row,) = fleet.run("SELECT id FROM orphan")
