@@ -8,12 +8,10 @@ import typer
 from app.cli import account_views, lookup, ops_views
 from app.cli.command import command
 from app.cli.paths import path_of
-from app.cli.render import output, times
+from app.cli.render import output
 from app.cli.session import Session
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from app.cli.errors import Json
 
 group = typer.Typer(no_args_is_help=True, help="The whole installation (operators).")
@@ -34,7 +32,7 @@ def orphans(
     *,
     only_open: Annotated[bool, typer.Option("--open", help="Leave out those that ended in the last 30 days.")] = False,
 ) -> None:
-    """List VMs that belong to no lease and disks that belong to no volume. Ended ones stay for 30 days."""
+    """List VMs that belong to no lease, what they cost, and when they end. Ended ones stay for 30 days."""
     page = session.api(operator=True).page("/v1/ops/orphans", None if only_open else {"gone": "true"})
     none = "no open orphans" if only_open else "no orphans in the last 30 days"
     session.items(page, ops_views.ORPHANS, none=none, layout=ops_views.ORPHANS_LAYOUT)
@@ -42,16 +40,11 @@ def orphans(
 
 @command(group, "end-orphan")
 def end_orphan(
-    session: Session,
-    orphan: Annotated[str, typer.Argument(metavar="ORPHAN", help="Id of the orphan.")],
-    *,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Delete a disk without a question.")] = False,
+    session: Session, orphan: Annotated[str, typer.Argument(metavar="ORPHAN", help="Id of the orphan.")]
 ) -> None:
-    """End an orphan now. A disk and its data are deleted after the grace period: that asks, or needs --yes."""
+    """End an orphan now."""
     api = session.api(operator=True)
     orphan_id = lookup.listed_id(api, "/v1/ops/orphans", orphan, "orphan")
-    if not yes:
-        _confirm_disk(session, api.page("/v1/ops/orphans", None)["items"], orphan_id)
     session.answer(api.post(path_of("/v1/ops/orphans", orphan_id, "end")), output.fields)
 
 
@@ -120,19 +113,6 @@ def resume(session: Session) -> None:
 def adopt(session: Session) -> None:
     """Rebuild the leases of VMs with lost rows from their tags; `ops orphans` shows the result of each."""
     session.answer(session.api(operator=True).post("/v1/ops/adopt"), output.fields)
-
-
-def _confirm_disk(session: Session, items: "Sequence[Json]", orphan_id: str) -> None:
-    """Asks when the orphan is a disk. Raises BadParameter without a terminal, DeclinedError unless the answer is yes."""
-    disk = next((one for one in items if one["id"] == orphan_id and one.get("size_gib") is not None), None)
-    if disk is None:
-        return
-    if not session.interactive:
-        msg = "deletes a disk and all data on it: add --yes"
-        raise typer.BadParameter(msg)
-    name = output.printable(str(disk["instance_id"]))
-    age = times.duration(float(disk["age_seconds"]))
-    session.confirm(f"Delete the disk {name} of {disk['size_gib']} GiB, {age} old, and all data on it?")
 
 
 def _noted(note: str | None) -> "Json":

@@ -8,7 +8,7 @@ from rich.text import Text
 
 from app.cli.errors import Json
 from app.cli.render.layout import FittedTable, Layout
-from app.cli.render.output import Columns, DualValue, at, details, price, printable, since, when, words
+from app.cli.render.output import Columns, at, details, price, printable, since, when, words
 from app.cli.render.texts import amount, error_text
 
 _SPEND: Columns = (("LEASES", "leases"), ("GPUS", "gpus"), ("USD/H", price("spend_per_hour")))
@@ -169,7 +169,7 @@ def _seconds(value: float | None) -> str:
     return "-" if value is None else f"{value:.0f} s"
 
 
-_KNOWN_BY_TAGS = frozenset({"copied_tags", "lost_row", "lost_volume"})
+_KNOWN_BY_TAGS = frozenset({"copied_tags", "lost_row"})
 
 
 def _end(orphan: Json) -> str | None:
@@ -184,15 +184,10 @@ def _end(orphan: Json) -> str | None:
     return f"ends {since(orphan.get('end_after') or orphan.get('deadline_at')) or 'by an operator'}"
 
 
-def _orphan_type(orphan: Json) -> object:
-    size = orphan.get("size_gib")
-    return orphan.get("instance_type") if size is None else f"disk of {size} GiB"
-
-
 ORPHANS: Columns = (
     ("ID", "id"),
     ("INSTANCE", "instance_id"),
-    ("TYPE", DualValue(_orphan_type, "instance_type")),
+    ("TYPE", "instance_type"),
     ("LOCATION", lambda orphan: f"{orphan.get('account')} {orphan.get('zone') or orphan.get('region')}"),
     ("CAUSE", "cause"),
     ("STATE", "state"),

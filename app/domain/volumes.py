@@ -39,8 +39,6 @@ TRANSITIONS: Mapping[VolumeState, frozenset[VolumeState]] = {
 }
 """From each state, the states that may be entered next."""
 
-LOST_VOLUME = "lost_volume"
-"""The cause of an orphan that is the disk of a volume without a row."""
 LARGEST_GIB = 16384
 MOST_OF_LEASE = 8
 """Volumes of one lease."""

@@ -24,7 +24,7 @@ from app.services.metrics import MetricsSnapshot
 Sample = tuple[tuple[str, ...], float]
 
 _PLACE = ("account", "region")
-_CAUSES = ("copied_tags", "ended_lease", "lost_row", "lost_volume", "other_attempt")
+_CAUSES = ("copied_tags", "ended_lease", "lost_row", "other_attempt")
 _ACCOUNT_STATES = ("unchecked", "ok", "failing", "failing_catalogue", "disabled", "draining")
 _STUCK = ("releasing", "settling", "provisioning", "booting", "deadline")
 _KINDS = ("worker", "inventory")
@@ -49,7 +49,7 @@ FAMILIES = (
     Family("gpulease_scrape_seconds", "Seconds that reading these metrics from the database took."),
     Family("gpulease_clock_error_seconds", "Seconds by which the clock of this process's host differs from that of the database."),
     Family("gpulease_orphan_vm_seconds", "Age in seconds of the oldest VM that belongs to no lease: since the end of its own attempt, else since its first sighting.", (*_PLACE, "cause")),
-    Family("gpulease_orphan_vms", "VMs that belong to no lease, and disks that belong to no volume.", (*_PLACE, "cause")),
+    Family("gpulease_orphan_vms", "VMs that belong to no lease.", (*_PLACE, "cause")),
     Family("gpulease_unlisted_charges", "Resources with this installation's tag that providers charged and that belong to no lease, by the imports of this month and the one before."),
     Family("gpulease_ghost_lease_seconds", "Seconds since the last sighting of the VM, for the oldest lease that is active or billed without a VM.", _PLACE),
     Family("gpulease_ghost_leases", "Leases that are active or billed without a VM.", _PLACE),

@@ -16,7 +16,7 @@ const CAUSES = {
   other_attempt: "its lease has another VM",
   lost_row: "its lease was lost with the database",
   copied_tags: "not launched by gpulease: the tags were copied",
-  lost_volume: "a disk of no volume: deleted by an operator alone",
+  leftover: "leftover resource of a VM",
 };
 
 export function Accounts() {
@@ -26,14 +26,14 @@ export function Accounts() {
   const orphans = useLive(`/v1/ops/orphans?limit=100${open ? "" : "&gone=true"}`, 5, { keep: true });
   const items = orphans.data?.items;
   return html`
-    <${Head} title="Accounts" sub="Cloud accounts, VMs without a lease, and disks without a volume" />
+    <${Head} title="Accounts" sub="Cloud accounts, and VMs without a lease" />
     <${Awaited} live=${accounts} rows=${5}>
       <div class="panels">${accounts.data?.items.map((one) => html`<${Account} key=${one.name} account=${one} />`)}</div>
       ${accounts.data?.items.length === 0 && html`<div class="panel"><${Empty} title="No accounts yet.">Add your cloud accounts to <code>gpulease.toml</code> and start a worker.<//></div>`}
     <//>
     <${Panel} title="Orphans" wide flush aside=${html`<a href=${refined({ open: open ? null : "true" })}>${open ? "Include terminated orphans" : "Hide terminated orphans"}</a>`}>
       <${Awaited} live=${orphans} rows=${4}>
-        ${items && (items.length ? html`<${Orphans} items=${items} />` : html`<${Empty} title="No orphans.">${open ? "Every observed VM and disk belongs to a lease or volume." : "Every VM and disk of the last 30 days belonged to a lease or volume."}<//>`)}
+        ${items && (items.length ? html`<${Orphans} items=${items} />` : html`<${Empty} title="No orphans.">${open ? "Every observed VM belongs to a lease." : "Every VM of the last 30 days belonged to a lease."}<//>`)}
         ${orphans.data?.next_cursor && html`<p class="note">Only the latest 100 are shown; <code>gpulease ops orphans</code> lists all.</p>`}
       <//>
     <//>
@@ -108,7 +108,7 @@ const Orphans = ({ items }) => html`
   <${Scroll} label="Orphans">
     <table class="list cards">
       <caption class="vh">Orphans</caption>
-      <thead><tr><th scope="col">State</th><th scope="col">Resource</th><th scope="col">Location</th><th scope="col">Cause</th><th scope="col" class="n">Age</th><th scope="col" class="n">USD/h</th><th scope="col" class="n">Cost</th><th scope="col" class="n">End</th><th scope="col"><span class="vh">Actions</span></th></tr></thead>
+      <thead><tr><th scope="col">State</th><th scope="col">VM</th><th scope="col">Location</th><th scope="col">Cause</th><th scope="col" class="n">Age</th><th scope="col" class="n">USD/h</th><th scope="col" class="n">Compute cost</th><th scope="col" class="n">End</th><th scope="col"><span class="vh">Actions</span></th></tr></thead>
       <tbody>${items.map((one) => html`<${Orphan} key=${one.id} one=${one} />`)}</tbody>
     </table>
   <//>
@@ -119,19 +119,18 @@ const STATES = { seen: "failed", ending: "releasing", gone: "released", adopted:
 const Orphan = ({ one }) => html`
   <tr>
     <td data-label="State"><${Badge} state=${one.state} kind=${STATES[one.state] ?? "queued"} /></td>
-    <th scope="row" data-label="Resource"><${Copy} text=${one.instance_id} label="instance id" /><span class="under">${one.size_gib === null ? one.instance_type : `disk of ${count(one.size_gib)} GiB`}</span></th>
+    <th scope="row" data-label="VM"><${Copy} text=${one.instance_id} label="instance id" /><span class="under">${one.instance_type}</span></th>
     <td data-label="Location">${providerName(one.provider)} ${one.zone || one.region}<span class="under">account ${one.account}</span></td>
     <td data-label="Cause">${CAUSES[one.cause] ?? words(one.cause)}${one.lease_id && html`<a class="under" href=${to(`leases/${one.lease_id}`)}>${one.lease_id}</a>`}${one.adopt_error && html`<span class="under bad">${one.adopt_error}</span>`}${one.end_error && html`<span class="under bad">cannot be ended: ${one.end_error.code ?? one.end_error.class}</span>`}</td>
     <td data-label="Age" class="n">${span(one.age_seconds)}</td>
     <td data-label="USD/h" class="n">${one.price_per_hour === null ? NOTHING : usd(one.price_per_hour)}</td>
-    <td data-label="Cost" class="n">${one.cost === null ? NOTHING : usd(one.cost)}</td>
+    <td data-label="Compute cost" class="n">${one.cost === null ? NOTHING : usd(one.cost)}</td>
     <td data-label="End" class="n">${one.gone_at ? html`<${Ago} at=${one.gone_at} />` : one.end_after ? html`<${Left} at=${one.end_after} over="next cycle" soon=${0} />` : "by an operator"}</td>
-    <td class="do">${one.state === "seen" && html`<button type="button" class="ghost" aria-label=${`${one.size_gib === null ? "End now" : "Delete"} ${one.instance_id}`} onClick=${() => end(one)}><${Icon} name="release" />${one.size_gib === null ? "End now" : "Delete"}</button>`}</td>
+    <td class="do">${one.state === "seen" && html`<button type="button" class="ghost" aria-label=${`End now ${one.instance_id}`} onClick=${() => end(one)}><${Icon} name="release" />End now</button>`}</td>
   </tr>
 `;
 
 function end(orphan) {
-  if (orphan.size_gib !== null) return deleteDisk(orphan);
   confirm({
     title: `End ${orphan.instance_id}?`,
     text: html`<p>This VM belongs to no lease (${orphan.instance_type}, ${providerName(orphan.provider)} ${orphan.region}). The next cycle of
@@ -142,15 +141,3 @@ function end(orphan) {
     done: () => `${orphan.instance_id} will be ended in the next cycle.`,
   });
 }
-
-/** The disk holds a user's data: nothing but this deletes it. */
-const deleteDisk = (disk) =>
-  confirm({
-    title: `Delete the disk ${disk.instance_id}?`,
-    text: html`<p>The disk of ${count(disk.size_gib)} GiB, ${span(disk.age_seconds)} old, belongs to no volume (${providerName(disk.provider)} ${disk.region}, tenant
-      ${" "}${disk.tags["gpulease-tenant"] ?? "unknown"}). It and all data on it are deleted after the grace period. This cannot be undone.</p>`,
-    yes: "Delete the disk",
-    danger: true,
-    request: () => ["POST", `/v1/ops/orphans/${disk.id}/end`],
-    done: () => `${disk.instance_id} will be deleted after the grace period.`,
-  });

@@ -419,7 +419,6 @@ CREATE TABLE orphan (
     zone TEXT NOT NULL,
     instance_type TEXT NOT NULL,
     market TEXT NOT NULL,
-    size_gib INTEGER,
     cause TEXT NOT NULL,
     lease_id TEXT COLLATE "C",
     attempt_n INTEGER,
@@ -438,13 +437,11 @@ CREATE TABLE orphan (
     adopt_requested_at TIMESTAMP WITH TIME ZONE,
     adopt_error TEXT,
     CONSTRAINT pk_orphan PRIMARY KEY (account, region, instance_id),
-    CONSTRAINT ck_orphan_cause CHECK (cause IN ('ended_lease', 'other_attempt', 'lost_row', 'copied_tags', 'lost_volume')),
-    CONSTRAINT ck_orphan_size_gib CHECK ((cause = 'lost_volume') = (size_gib IS NOT NULL)),
+    CONSTRAINT ck_orphan_cause CHECK (cause IN ('ended_lease', 'other_attempt', 'lost_row', 'copied_tags', 'leftover')),
     CONSTRAINT ck_orphan_state CHECK (state IN ('seen', 'ending', 'gone', 'adopted')),
     CONSTRAINT uq_orphan_id UNIQUE (id)
 );
 COMMENT ON COLUMN orphan.id IS 'the API''s name of the row';
-COMMENT ON COLUMN orphan.size_gib IS 'of the disk of a volume; NULL: it is a VM';
 COMMENT ON COLUMN orphan.end_after IS 'NULL: ended only by an operator';
 COMMENT ON COLUMN orphan.end_error IS '{class, code, message}: why the provider did not accept the last request to end it';
 COMMENT ON COLUMN orphan.adopt_requested_at IS 'an operator wants its lease rebuilt from its tags';

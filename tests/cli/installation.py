@@ -22,7 +22,7 @@ def a_summary(**changes: object) -> Json:
         "gpus": 248,
         "spend_per_hour": "634.36",
         "spend_month_to_date": "10401.77",
-        "orphans": [{"cause": "lost_row", "orphans": 3}, {"cause": "lost_volume", "orphans": 0}],
+        "orphans": [{"cause": "lost_row", "orphans": 3}, {"cause": "leftover", "orphans": 0}],
         "stuck": [
             {
                 "kind": "booting",

@@ -1,14 +1,12 @@
 """Volumes beside a fleet: rows as the API makes them, and the jobs that work on them."""
 
 from contextlib import suppress
-from datetime import timedelta
 from typing import Any
 
-from sqlalchemy import Connection, delete, func, insert, select, update
+from sqlalchemy import Connection, func, insert, select, update
 
 from app.db.core.ids import new_id
 from app.db.fleet import volumes
-from app.db.operations.ops import end_orphan
 from app.db.schema.tables import lease, quota, volume
 from app.domain.ids import LeaseId
 from app.domain.volumes import VolumeState
@@ -93,29 +91,6 @@ class VolumeFleet:
 
     def make_due(self, volume_id: str) -> None:
         self._database.run(update(volume).where(volume.c.id == volume_id).values(retry_at=func.now()))
-
-    def lose(self, volume_id: str) -> Any:
-        """The database was restored from a time before this volume. Returns its row of before."""
-        row = self.row(volume_id)
-        self._database.run(delete(volume).where(volume.c.id == volume_id))
-        mine = (quota.c.tenant_id == row.tenant_id, quota.c.resource == "volume_gib")
-        self._database.run(update(quota).where(*mine).values(used=quota.c.used - row.size_gib))
-        return row
-
-    def give_back(self, row: Any) -> None:
-        """The row that `lose` returned is there again."""
-        self._database.run(insert(volume).values(**row._mapping))
-        mine = (quota.c.tenant_id == row.tenant_id, quota.c.resource == "volume_gib")
-        self._database.run(update(quota).where(*mine).values(used=quota.c.used + row.size_gib))
-
-    def orphans(self) -> dict[str, Any]:
-        """Orphans by the id of their disk."""
-        return {one.instance_id: one for one in self.fleet.orphans()}
-
-    def request_end(self, disk_id: str) -> None:
-        """What POST /v1/ops/orphans/{id}/end does."""
-        grace = timedelta(seconds=self.fleet.runtime.settings.rowless_grace_seconds)
-        self._database.run(end_orphan(self.orphans()[disk_id].id, disk_grace=grace))
 
     def disks(self) -> list[dict[str, Any]]:
         """The disks of volumes, as the cloud itself knows them."""

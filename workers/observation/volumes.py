@@ -5,25 +5,20 @@ a direct read do not show its disk. A disk whose row says deleted or failed is r
 period. A disk without any row is data that a restored database may have lost: it is reported and stays.
 """
 
-import json
 from collections.abc import Collection, Iterable
 from datetime import datetime, timedelta
 from typing import Any
 
 import structlog
 
-from app.db.fleet import orphans, volumes
+from app.db.fleet import volumes
 from app.db.operations.brakes import IS_HELD
-from app.domain.offerings import Market
-from app.domain.rates import volume_price
 from app.domain.reasons import Origin, Reason, ReasonCode
 from app.domain.tags import VOLUME
-from app.domain.usage import VOLUME as VOLUME_TYPE
-from app.domain.volumes import LOST_VOLUME, VolumeState
-from workers.providers.errors import NotReady, ProviderError, Throttled
+from app.domain.volumes import VolumeState
+from workers.providers.errors import NotReady, ProviderError
 from workers.providers.ports import Provider
 from workers.providers.types import CloudVolume, DiskState
-from workers.runtime.accounts import error_json
 from workers.runtime.runtime import Runtime
 
 log = structlog.get_logger(__name__)
@@ -31,7 +26,6 @@ log = structlog.get_logger(__name__)
 _MOST_LOST = 3
 """Volumes of a place that one listing may show as lost, unless they are less than half: more are left to an operator."""
 _MOST_REMOVED = 50
-_END_AGAIN_SECONDS = 30.0
 _MAY_BE_LOST = frozenset({VolumeState.CREATING, VolumeState.AVAILABLE})
 _REMOVED = frozenset({VolumeState.DELETED, VolumeState.FAILED})
 _LOST = Reason(ReasonCode.PROVIDER_ERROR, "the provider no longer has the disk of this volume", Origin.PROVIDER)
@@ -49,10 +43,7 @@ def observe_volumes(runtime: Runtime, account: str, region: str) -> int:
     rows = runtime.database.all(volumes.live_in(account, [region]))
     _note(runtime, rows, disks.keys(), clock.now)
     _end_lost(runtime, provider, region, rows, disks.keys(), clock.now)
-    over, lost = _judge(runtime, _unknown(listing.volumes, rows))
-    _remove(runtime, provider, account, region, over)
-    _sight_orphans(runtime, account, region, lost)
-    _end_orphans(runtime, provider, account, region, lost)
+    _remove(runtime, provider, account, region, _unknown(listing.volumes, rows))
     return len(rows) + len(disks)
 
 
@@ -94,99 +85,27 @@ def _end_lost(
                 log.error("volume lost", volume_id=row.id, tenant_id=row.tenant_id, disk=row.cloud_id)
 
 
-def _judge(runtime: Runtime, disks: Collection[CloudVolume]) -> tuple[list[CloudVolume], list[CloudVolume]]:
-    """The disks whose rows say that they are over, and those that belong to no volume: also one with copied tags.
-
-    A live volume has its disk under another account name too: the configuration may have renamed the account.
-    """
+def _remove(runtime: Runtime, provider: Provider, account: str, region: str, disks: Collection[CloudVolume]) -> None:
+    """Removes disks whose rows say that they are over. Reports the others, also a disk with the tags of another one."""
     named = {disk.tags.get(VOLUME, "") for disk in disks}
     rows = {row.id: row for row in runtime.database.all(volumes.states_of(named))} if named else {}
-    over: list[CloudVolume] = []
-    lost: list[CloudVolume] = []
+    over = {disk.id for disk in disks if _is_over(disk, rows.get(disk.tags.get(VOLUME, "")))}
     for disk in disks:
-        row = rows.get(disk.tags.get(VOLUME, ""))
-        if row is None or row.cloud_id not in (None, disk.id) or VolumeState(row.state) is VolumeState.LOST:
-            lost.append(disk)
-        elif VolumeState(row.state) in _REMOVED:
-            over.append(disk)
-    return over, lost
-
-
-def _remove(runtime: Runtime, provider: Provider, account: str, region: str, over: Collection[CloudVolume]) -> None:
-    """Removes disks whose rows say that they are over."""
+        if disk.id not in over:
+            about = {"account": account, "region": region, "disk": disk.id, "volume_id": disk.tags.get(VOLUME)}
+            log.error("disk of no live volume", **about)
     due = runtime.rowless_leftovers.overdue(
-        (account, f"{region} volumes"),
-        {disk.id for disk in over},
-        now=runtime.monotonic(),
-        grace=runtime.settings.rowless_grace_seconds,
+        (account, f"{region} volumes"), over, now=runtime.monotonic(), grace=runtime.settings.rowless_grace_seconds
     )
-    removable = [disk for disk in over if disk.id in due and disk.state is not DiskState.DELETING]
+    removable = [disk for disk in disks if disk.id in due and disk.state is not DiskState.DELETING]
     if runtime.database.first(IS_HELD) is not None:
         return
     for disk in removable[:_MOST_REMOVED]:
         _try_to_remove(provider, region, disk)
 
 
-def _sight_orphans(runtime: Runtime, account: str, region: str, lost: Collection[CloudVolume]) -> None:
-    """Records the disks that belong to no volume. Nothing but an operator's request makes them due."""
-    per_month = None
-    if lost:
-        row = runtime.database.first(volumes.disk_price(account, region))
-        per_month = None if row is None else row.price
-    parts = runtime.accounts.parts(account)
-    with runtime.database.begin() as connection:
-        for disk in lost:
-            price = None if per_month is None else volume_price(per_month, parts, disk.size_gib)
-            values = {
-                "account": account,
-                "region": region,
-                "instance_id": disk.id,
-                "zone": disk.zone,
-                "instance_type": VOLUME_TYPE,
-                "market": str(Market.ON_DEMAND),
-                "size_gib": disk.size_gib,
-                "cause": LOST_VOLUME,
-                "tags": json.dumps(dict(disk.tags)),
-                "price_per_hour": price,
-                "launched_at": disk.created_at,
-                **dict.fromkeys(("lease_id", "attempt_n", "deadline_at")),
-            }
-            if connection.execute(*orphans.sight(values, grace_seconds=None)).scalar_one() == 1:
-                about = {"account": account, "region": region, "disk": disk.id, "volume_id": disk.tags.get(VOLUME)}
-                log.error("disk of no live volume", **about)
-        connection.execute(*orphans.gone(account, region, [disk.id for disk in lost], (), of_volumes=True))
-
-
-def _end_orphans(
-    runtime: Runtime, provider: Provider, account: str, region: str, lost: Collection[CloudVolume]
-) -> None:
-    """Deletes the disks whose end an operator has requested, as long as this listing shows them without a volume."""
-    here = {disk.id for disk in lost}
-    bucket = runtime.rate_limiter.bucket(account, region, "write")
-    if not here or not runtime.rate_limiter.take(provider, bucket):
-        return
-    due = orphans.due(
-        account, region, again_after=_END_AGAIN_SECONDS, limit=_MOST_REMOVED, rowless_too=True, of_volumes=True
-    )
-    rows = [row for row in runtime.database.all(due) if row.instance_id in here]
-    for row in rows:
-        log.warning("deleting a disk at an operator's request", account=account, region=region, disk=row.instance_id)
-        error = _delete(provider, region, row.instance_id)
-        refusal = None if error is None else error_json(error)
-        runtime.database.run(orphans.end_asked(account, region, {row.instance_id: refusal}))
-        if isinstance(error, Throttled):
-            runtime.rate_limiter.throttled(provider, bucket, error)
-            return
-
-
-def _delete(provider: Provider, region: str, disk_id: str) -> ProviderError | None:
-    """A refusal for one disk does not keep the others."""
-    try:
-        provider.delete_volume(region, disk_id)
-    except ProviderError as error:
-        log.warning("disk not deleted", region=region, disk=disk_id, code=error.code, error=error.message)
-        return error
-    return None
+def _is_over(disk: CloudVolume, row: Any) -> bool:
+    return row is not None and VolumeState(row.state) in _REMOVED and row.cloud_id in (None, disk.id)
 
 
 def _try_to_remove(provider: Provider, region: str, disk: CloudVolume) -> None:

@@ -108,10 +108,7 @@ class DiskSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CloudVolume:
-    """A volume's disk as a cloud shows it. `id` is immutable. `attached_to`: the cloud's name of the VM that has it.
-
-    `created_at` None: the cloud does not say.
-    """
+    """A volume's disk as a cloud shows it. `id` is immutable. `attached_to`: the cloud's name of the VM that has it."""
 
     id: str
     region: str
@@ -120,7 +117,6 @@ class CloudVolume:
     state: DiskState
     tags: Mapping[str, str]
     attached_to: str | None = None
-    created_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@ import structlog
 from app.db.fleet import accounts
 from app.domain.brakes import BrakeName
 from app.domain.offerings import Driver, Offering
-from app.domain.vm_parts import PartsFacts, image_key
+from app.domain.vm_parts import image_key
 from app.settings import AccountSettings, Settings
 from app.settings.accounts import account_from_json
 from app.settings.reservations import ReservationSettings
@@ -143,10 +143,6 @@ class Accounts:
         """The offering with the parts that a VM gets if it is launched there now. `named`: the image of the request."""
         image_gib = {image_key(named, offering.type.gpu.driver): image.disk_gib}
         return replace(offering, parts=replace(self._config(offering.key.account).vm_parts, image_gib=image_gib))
-
-    def parts(self, name: str) -> PartsFacts:
-        """What a VM of the account gets besides compute, without its images."""
-        return self._config(name).vm_parts
 
     def is_extendable(self, name: str) -> bool:
         """Whether leases that are placed in the account may be extended."""

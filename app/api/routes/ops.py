@@ -61,7 +61,7 @@ async def list_orphans(
     *,
     gone: Annotated[bool, Query(description="Include orphans that have ended in the last 30 days.")] = False,
 ) -> Response:
-    """List VMs that belong to no lease and disks that belong to no volume, with their cost and the actions taken on them."""
+    """List VMs that belong to no lease, with their cost and the actions taken on them."""
     matches = await services.ops.orphans(gone=gone, page=page)
     facts = "\n".join(
         f"{row.account} {row.instance_id} {row.state} {row.sightings} {row.end_after} {row.end_error}"
@@ -74,10 +74,7 @@ async def list_orphans(
 
 @router.post("/v1/ops/orphans/{orphan_id}/end", status_code=204)
 async def end_orphan(orphan_id: str, principal: Operator, services: UseServices) -> Response:
-    """End an orphan at the next garbage collection cycle without waiting for its grace period.
-
-    The disk of a volume and all data on it are deleted after the grace period. No disk is deleted without this call.
-    """
+    """End an orphan at the next garbage collection cycle without waiting for its grace period."""
     await services.ops.end_orphan(principal, orphan_id)
     return Response(status_code=204)
 

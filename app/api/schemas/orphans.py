@@ -1,4 +1,4 @@
-"""Models of VMs that belong to no lease, and of disks that belong to no volume."""
+"""Models of VMs and other resources that belong to no lease."""
 
 from enum import StrEnum
 from typing import Annotated
@@ -9,20 +9,19 @@ from app.api.schemas.base import Details, Moment, Money, Page, View
 
 
 class OrphanCause(StrEnum):
-    """Why a VM belongs to no lease, or a disk to no volume. The list may grow.
+    """Why a VM belongs to no lease. The list may grow.
 
     `ended_lease`: the VM's lease has ended. `other_attempt`: the VM's lease uses another VM. `lost_row`: gpulease
     launched the VM, but the database has lost its lease. The VM ends at its deadline, or an operator ends it.
     `copied_tags`: gpulease did not launch the VM, but it carries tags of a VM of gpulease. gpulease ends it after a
-    grace period. `lost_volume`: the disk of a volume that has no row, or another disk. It may hold a user's data, so
-    gpulease deletes it only at the request of an operator, after the same grace period.
+    grace period. `leftover`: a resource other than a VM that costs money.
     """
 
     ENDED_LEASE = "ended_lease"
     OTHER_ATTEMPT = "other_attempt"
     LOST_ROW = "lost_row"
     COPIED_TAGS = "copied_tags"
-    LOST_VOLUME = "lost_volume"
+    LEFTOVER = "leftover"
 
 
 class OrphanState(StrEnum):
@@ -41,19 +40,15 @@ class Adoption(View):
 
 
 class Orphan(View):
-    """A VM that belongs to no lease, or a disk that belongs to no volume, and the actions taken on it.
-
-    Ended orphans stay for 30 days.
-    """
+    """A VM or other resource that belongs to no lease, and the actions taken on it. Ended orphans stay for 30 days."""
 
     id: Annotated[str, Field(description="The orphan's id.")]
     provider: str
     account: str
     region: str
     zone: str
-    instance_id: Annotated[str, Field(description="The provider's id of the VM or disk.")]
-    instance_type: Annotated[str, Field(description="The type of the VM. `volume`: it is a disk.")]
-    size_gib: Annotated[int | None, Field(description="GiB of the disk. Null: it is a VM.")]
+    instance_id: str
+    instance_type: str
     cause: OrphanCause
     state: OrphanState
     lease_id: str | None

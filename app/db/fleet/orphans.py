@@ -1,4 +1,4 @@
-"""Statements on orphans: VMs of this installation that no lease owns, and disks of volumes without a row."""
+"""Statements on orphans: VMs of this installation that no lease owns."""
 
 import json
 from collections.abc import Collection, Mapping, Sequence
@@ -29,25 +29,20 @@ from app.db.core.prepared import Bound
 from app.db.core.sql import AnySelect
 from app.db.schema import cluster
 from app.db.schema.tables import installation, orphan
-from app.domain.volumes import LOST_VOLUME
 
 _STILL_LOST = "(o.cause = 'lost_row' AND excluded.cause = 'other_attempt' AND o.state IN ('seen', 'ending'))"
 # A lease that the restored database had queued may have planned an attempt of the same number again. The VM that ran
 # before must not be ended on account of that attempt.
 
-_BACK = f"(o.state IN ('gone', 'adopted') AND excluded.cause = '{LOST_VOLUME}')"
-# A disk that was gone has its grace period again: an operator's request counts from its newest appearance.
-
 _SIGHT = text(
     f"""
-    INSERT INTO orphan AS o (id, account, region, instance_id, provider, zone, instance_type, market, size_gib, cause, lease_id,
-                             attempt_n, tags, price_per_hour, launched_at, deadline_at, end_after)
-    VALUES (:id, :account, :region, :instance_id, (SELECT provider FROM account WHERE name = :account), :zone, :instance_type, :market,
-            :size_gib, :cause, :lease_id, :attempt_n, CAST(:tags AS jsonb), :price_per_hour, :launched_at, :deadline_at,
+    INSERT INTO orphan AS o (id, account, region, instance_id, provider, zone, instance_type, market, cause, lease_id, attempt_n,
+                             tags, price_per_hour, launched_at, deadline_at, end_after)
+    VALUES (:id, :account, :region, :instance_id, (SELECT provider FROM account WHERE name = :account), :zone, :instance_type, :market, :cause, :lease_id, :attempt_n,
+            CAST(:tags AS jsonb), :price_per_hour, :launched_at, :deadline_at,
             now() + CAST(:grace AS interval))
     ON CONFLICT (account, region, instance_id) DO UPDATE SET
-        last_seen_at = now(), sightings = CASE WHEN {_BACK} THEN 1 ELSE o.sightings + 1 END,
-        first_seen_at = CASE WHEN {_BACK} THEN now() ELSE o.first_seen_at END, size_gib = excluded.size_gib, lease_id = excluded.lease_id, attempt_n = excluded.attempt_n,
+        last_seen_at = now(), sightings = o.sightings + 1, lease_id = excluded.lease_id, attempt_n = excluded.attempt_n,
         tags = excluded.tags, deadline_at = excluded.deadline_at,
         cause = CASE WHEN {_STILL_LOST} THEN o.cause ELSE excluded.cause END,
         end_after = CASE WHEN {_STILL_LOST} THEN o.end_after
@@ -68,7 +63,6 @@ def sight(values: dict[str, Any], *, grace_seconds: float | None) -> Bound[Execu
     return Bound(
         _SIGHT,
         {
-            "size_gib": None,
             **values,
             "id": new_id("orphan"),
             "grace": None if grace_seconds is None else timedelta(seconds=grace_seconds),
@@ -92,21 +86,15 @@ def lost_before(account: str, region: str, instance_ids: Sequence[str]) -> Bound
     return Bound(_LOST_BEFORE, {"here_account": account, "here_region": region, "ids": list(instance_ids)})
 
 
-_OF_VOLUMES = bindparam("of_volumes", type_=Boolean)
-_IS_ASKED = (orphan.c.cause == LOST_VOLUME) == _OF_VOLUMES
-"""The inventory of VMs ends and forgets VMs alone, and the listing of volumes their disks alone."""
-
-
 def _take_due() -> Update:
     open_ = (
         select(orphan.c.instance_id)
         .where(
             *_HERE,
             orphan.c.state.in_(["seen", "ending"]),
-            _IS_ASKED,
             exists().where(installation.c.hold.is_(None), cluster.IS_KNOWN),
             _PROVEN | and_(bindparam("rowless_too", type_=Boolean), orphan.c.sightings >= 2),
-            (orphan.c.end_after <= func.now()) | (~_OF_VOLUMES & (orphan.c.deadline_at <= func.now())),
+            (orphan.c.end_after <= func.now()) | (orphan.c.deadline_at <= func.now()),
             orphan.c.end_requested_at.is_(None)
             | (orphan.c.end_requested_at < func.now() - bindparam("again_after", type_=Interval)),
         )
@@ -127,12 +115,8 @@ def _take_due() -> Update:
 _DUE = _take_due()
 
 
-def due(
-    account: str, region: str, *, again_after: float, limit: int, rowless_too: bool, of_volumes: bool = False
-) -> Bound[Update]:
+def due(account: str, region: str, *, again_after: float, limit: int, rowless_too: bool) -> Bound[Update]:
     """Takes the orphans to end now: grace over or deadline passed, and proven by a row or seen at least twice.
-
-    `of_volumes`: disks of volumes, which are due when an operator has requested their end, and no VMs.
 
     Takes none while the hold is on, or while the running PostgreSQL cluster is not the known one. An orphan that still
     exists is due again after `again_after` seconds. The orphan with the oldest request comes first, so orphans that
@@ -140,8 +124,7 @@ def due(
     """
     again = timedelta(seconds=again_after)
     here = {"here_account": account, "here_region": region}
-    values = {"again_after": again, "most": limit, "rowless_too": rowless_too, "of_volumes": of_volumes}
-    return Bound(_DUE, {**here, **values})
+    return Bound(_DUE, {**here, "again_after": again, "most": limit, "rowless_too": rowless_too})
 
 
 _END_ASKED = text(
@@ -170,7 +153,7 @@ _FOUND_GONE = (
     .where(
         *_HERE,
         orphan.c.state.in_(["seen", "ending"]),
-        _IS_ASKED,
+        orphan.c.cause != "leftover",
         orphan.c.instance_id != all_(bindparam("still_alive", type_=ARRAY(Text))),
         orphan.c.zone != all_(bindparam("unreachable", type_=ARRAY(Text))),
     )
@@ -179,15 +162,10 @@ _FOUND_GONE = (
 )
 
 
-def gone(
-    account: str, region: str, still_alive: Sequence[str], unreachable: Collection[str], *, of_volumes: bool = False
-) -> Bound[Update]:
+def gone(account: str, region: str, still_alive: Sequence[str], unreachable: Collection[str]) -> Bound[Update]:
     """Orphans that a complete listing no longer shows alive. The listing does not cover `unreachable` zones.
-
-    `of_volumes`: disks of volumes, and no VMs.
 
     Returns (id, instance_id, region, zone, cause, lease_id, first_seen_at, end_requested_at).
     """
     here = {"here_account": account, "here_region": region}
-    alive = {"still_alive": list(still_alive), "unreachable": list(unreachable)}
-    return Bound(_FOUND_GONE, {**here, **alive, "of_volumes": of_volumes})
+    return Bound(_FOUND_GONE, {**here, "still_alive": list(still_alive), "unreachable": list(unreachable)})

@@ -26,13 +26,11 @@ def _collect(kind: str, query: str) -> TextClause:
 ORPHANS = _collect(
     "orphan",
     """
-    SELECT 'orphan:' || id AS cause,
-        CASE WHEN size_gib IS NULL THEN 'A VM belongs to no lease (' || cause || '): ' || instance_id || ', ' || instance_type
-            ELSE 'A disk belongs to no volume (' || cause || '): ' || instance_id || ', ' || size_gib || ' GiB' END
-        || ' in ' || account || '/' || region || '.' AS said
+    SELECT 'orphan:' || id AS cause, 'A VM belongs to no lease (' || cause || '): ' || instance_id || ', '
+        || instance_type || ' in ' || account || '/' || region || '.' AS said
     FROM orphan
     WHERE state IN ('seen', 'ending')
-        AND (cause IN ('copied_tags', 'lost_row', 'lost_volume') OR first_seen_at < now() - interval '3 minutes')
+        AND (cause IN ('copied_tags', 'lost_row') OR first_seen_at < now() - interval '3 minutes')
     ORDER BY first_seen_at LIMIT 500
     """,
 )

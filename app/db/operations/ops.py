@@ -47,7 +47,6 @@ from app.db.schema.tables import (
 )
 from app.domain.leases import LIVE_ATTEMPT, AttemptState, LeaseState, VmState
 from app.domain.lifecycle import LARGE_GPU_COUNT
-from app.domain.volumes import LOST_VOLUME
 
 OPEN = orphan.c.state.in_(["seen", "ending"])
 """The orphan still requires an action."""
@@ -163,7 +162,6 @@ _ORPHAN = (
     "zone",
     "instance_id",
     "instance_type",
-    "size_gib",
     "cause",
     "lease_id",
     "attempt_n",
@@ -204,17 +202,13 @@ def orphans(*, gone: bool, after: OrphanKey | None, limit: int) -> AnySelect:
     return query.where(tuple_(*place) < tuple_(*last))
 
 
-def end_orphan(orphan_id: str, *, disk_grace: timedelta) -> Update:
-    """Ends the grace of an orphan now. The disk of a volume keeps its grace since its first sighting.
-
-    Returns (account, region, instance_id, size_gib), or no row when no such orphan is open.
-    """
-    disk_after = func.greatest(func.now(), orphan.c.first_seen_at + literal(disk_grace, Interval))
+def end_orphan(orphan_id: str) -> Update:
+    """Ends the grace of an orphan now. Returns (account, region, instance_id), or no row when no such orphan is open."""
     return (
         update(orphan)
         .where(orphan.c.id == orphan_id, OPEN)
-        .values(end_after=case((orphan.c.cause == LOST_VOLUME, disk_after), else_=func.now()))
-        .returning(*(orphan.c[name] for name in ("account", "region", "instance_id", "size_gib")))
+        .values(end_after=func.now())
+        .returning(orphan.c.account, orphan.c.region, orphan.c.instance_id)
     )
 
 

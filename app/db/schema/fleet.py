@@ -178,7 +178,6 @@ orphan = Table(
     Column("zone", Text, nullable=False),
     Column("instance_type", Text, nullable=False),
     Column("market", Text, nullable=False),
-    Column("size_gib", Integer, comment="of the disk of a volume; NULL: it is a VM"),
     Column("cause", Text, nullable=False),
     Column("lease_id", Id),
     Column("attempt_n", Integer),
@@ -198,10 +197,7 @@ orphan = Table(
     Column("gone_at", Time),
     Column("adopt_requested_at", Time, comment="an operator wants its lease rebuilt from its tags"),
     Column("adopt_error", Text, comment="why that could not be done"),
-    CheckConstraint(
-        "cause IN ('ended_lease', 'other_attempt', 'lost_row', 'copied_tags', 'lost_volume')", name="cause"
-    ),
-    CheckConstraint("(cause = 'lost_volume') = (size_gib IS NOT NULL)", name="size_gib"),
+    CheckConstraint("cause IN ('ended_lease', 'other_attempt', 'lost_row', 'copied_tags', 'leftover')", name="cause"),
     CheckConstraint("state IN ('seen', 'ending', 'gone', 'adopted')", name="state"),
     UniqueConstraint("id"),
     Index("ix_orphan_open", "account", "region", postgresql_where=text("state IN ('seen', 'ending')")),

@@ -1,7 +1,7 @@
 """The operators' view of the whole installation, and its brakes. The routes require the role operator."""
 
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import partial
 from typing import Any
 
@@ -35,7 +35,6 @@ class OpsService:
 
     def __init__(self, context: ServiceContext, health: HealthService) -> None:
         self._database = context.database
-        self._disk_grace = timedelta(seconds=context.settings.rowless_grace_seconds)
         self._summary = SummaryReader(context, health)
 
     async def summary(self) -> Summary:
@@ -54,18 +53,11 @@ class OpsService:
         return RowPage(rows, _orphan_cursor(rows[-1]) if more else None, total)
 
     async def end_orphan(self, principal: Principal, orphan_id: str) -> None:
-        """Marks an orphan for garbage collection, the disk of a volume for the end of its grace period.
-
-        Raises ResourceNotFound when no such orphan is open.
-        """
+        """Marks an orphan for garbage collection's next cycle. Raises ResourceNotFound when no such orphan is open."""
         if not is_typeid("orphan", orphan_id):
             raise ResourceNotFound
         async with self._database.transaction(None) as connection:
-            row = (
-                (await connection.execute(statements.end_orphan(orphan_id, disk_grace=self._disk_grace)))
-                .mappings()
-                .first()
-            )
+            row = (await connection.execute(statements.end_orphan(orphan_id))).mappings().first()
             if row is None:
                 raise ResourceNotFound
             await record(connection, principal, "orphan.end", target=orphan_id, tenant_id=None, after=dict(row))

@@ -14,7 +14,6 @@ from workers.observation.orphans import KILLS_A_CYCLE
 
 PLACE = {"account": "main", "region": "us-east-1"}
 AT = datetime(2026, 1, 1, tzinfo=UTC)
-GRACE = timedelta(seconds=900)
 LATER = datetime(2100, 1, 1, tzinfo=UTC)
 
 
@@ -112,7 +111,7 @@ def test_a_vm_of_a_lost_row_is_due_at_its_deadline_alone_or_when_an_operator_say
     for name, deadline in (("i-later", LATER), ("i-over", AT), ("i-none", None), ("i-told", None)):
         for _ in range(2):
             sight(place, name, cause="lost_row", grace=None, deadline_at=deadline)
-    place.run(ops.end_orphan(seen_as(place, "i-told").id, disk_grace=GRACE))
+    place.run(ops.end_orphan(seen_as(place, "i-told").id))
     sight(place, "i-told", cause="lost_row", grace=None)
     assert due(place) == ["i-over", "i-told"]
 

@@ -4,14 +4,13 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from sqlalchemy import insert, update
+from sqlalchemy import delete, update
 
-from app.db.schema.tables import part_price, volume
+from app.db.schema.tables import volume
 from app.domain.volumes import VolumeState
 from tests.workers.failing import NO_LINE, NOBODY_KNOWS, REJECTED, SLOW_DOWN, Failing
 from tests.workers.fleet import ACCOUNT, REGION, Fleet
 from tests.workers.volumes import VolumeFleet
-from workers.observation.inventory import take_inventory
 
 _S = VolumeState
 
@@ -189,86 +188,14 @@ def test_the_disk_of_a_live_volume_is_never_removed(volumes: VolumeFleet) -> Non
     assert [disk["id"] for disk in volumes.disks()] == [volumes.row(volume_id).cloud_id]
 
 
-def wait_out_the_grace(volumes: VolumeFleet) -> None:
-    volumes.fleet.let_pass(volumes.fleet.runtime.settings.rowless_grace_seconds + 1)
-    volumes.observe()
-
-
-def test_a_disk_without_a_row_is_an_orphan_and_stays(volumes: VolumeFleet) -> None:
-    row = volumes.lose(volumes.available())
-    prices = {"price": 73, "price_as_of": volumes.fleet.now(), "price_source": "x", "price_live": True}
-    place = {"account": ACCOUNT, "region": REGION, "part": "disk", "instance_type": "*"}
-    volumes.fleet.runtime.database.run(insert(part_price).values(**place, **prices))
+def test_a_disk_without_a_row_is_data_and_stays(volumes: VolumeFleet) -> None:
+    volume_id = volumes.available()
+    volumes.fleet.runtime.database.run(delete(volume).where(volume.c.id == volume_id))
+    volumes.return_quota()
     for _ in range(3):
         listings(volumes, 1)
-        wait_out_the_grace(volumes)
-        take_inventory(volumes.fleet.runtime, ACCOUNT, REGION)
+        volumes.fleet.let_pass(volumes.fleet.runtime.settings.rowless_grace_seconds + 1)
     assert len(volumes.disks()) == 1
-    (one,) = volumes.fleet.orphans()
-    assert (one.instance_id, one.cause, one.state, one.size_gib) == (row.cloud_id, "lost_volume", "seen", 10)
-    assert (one.sightings, one.price_per_hour, one.end_after, one.lease_id) == (6, 1, None, None)
-    assert (one.instance_type, one.zone, one.tags["gpulease-volume"]) == ("volume", row.zone, row.id)
-    assert one.launched_at is not None
-    volumes.fleet.adopt()
-    assert volumes.fleet.orphans()[0].adopt_requested_at is None
-
-
-def test_an_operator_deletes_a_disk_after_its_grace_period(volumes: VolumeFleet) -> None:
-    disk_id = volumes.lose(volumes.available()).cloud_id
-    other = volumes.lose(volumes.available("other")).cloud_id
-    listings(volumes, 1)
-    volumes.request_end(disk_id)
-    listings(volumes, 2)
-    assert len(volumes.disks()) == 2
-    volumes.fleet.put_on_hold()
-    wait_out_the_grace(volumes)
-    assert len(volumes.disks()) == 2
-    volumes.fleet.resume()
-    listings(volumes, 2)
-    assert [disk["id"] for disk in volumes.disks()] == [other]
-    assert {disk: one.state for disk, one in volumes.orphans().items()} == {disk_id: "gone", other: "seen"}
-
-
-def test_a_disk_whose_row_is_back_is_no_orphan_and_needs_a_new_request(volumes: VolumeFleet) -> None:
-    """Also when it is lost again: the request was about the first time."""
-    row = volumes.lose(volumes.available())
-    listings(volumes, 1)
-    volumes.request_end(row.cloud_id)
-    volumes.give_back(row)
-    wait_out_the_grace(volumes)
-    assert volumes.orphans()[row.cloud_id].state == "gone"
-    volumes.lose(row.id)
-    for _ in range(3):
-        wait_out_the_grace(volumes)
-    assert (volumes.orphans()[row.cloud_id].state, volumes.orphans()[row.cloud_id].sightings) == ("seen", 3)
-    assert len(volumes.disks()) == 1
-
-
-def test_a_disk_that_a_vm_has_is_not_deleted_and_keeps_no_other(volumes: VolumeFleet) -> None:
-    used = volumes.available()
-    lease_id = volumes.lease("data")
-    volumes.fleet.drive_to(lease_id, "active")
-    disks = [volumes.row(used).cloud_id, volumes.row(volumes.available("other")).cloud_id]
-    database = volumes.fleet.runtime.database
-    database.run(update(volume).values(cloud_id=volume.c.cloud_id.op("||")("x")))  # each row has another disk now
-    listings(volumes, 2)
-    for disk_id in disks:
-        volumes.request_end(disk_id)
-    wait_out_the_grace(volumes)
-    assert [disk["id"] for disk in volumes.disks()] == [disks[0]]
-    refused = volumes.orphans()[disks[0]]
-    assert (refused.state, refused.end_error["code"]) == ("ending", "VolumeInUse")
-    for disk_id in disks:
-        database.run(update(volume).where(volume.c.cloud_id == f"{disk_id}x").values(cloud_id=disk_id))
-
-
-def test_a_disk_of_a_volume_under_another_account_name_is_no_orphan(volumes: VolumeFleet) -> None:
-    volume_id = volumes.available()
-    database = volumes.fleet.runtime.database
-    database.run(update(volume).where(volume.c.id == volume_id).values(account="before"))
-    listings(volumes, 2)
-    assert volumes.orphans() == {}
-    database.run(update(volume).where(volume.c.id == volume_id).values(account=ACCOUNT))
 
 
 def test_a_disk_with_copied_tags_is_not_removed_for_its_original(volumes: VolumeFleet) -> None:
@@ -281,7 +208,6 @@ def test_a_disk_with_copied_tags_is_not_removed_for_its_original(volumes: Volume
         listings(volumes, 1)
         volumes.fleet.let_pass(volumes.fleet.runtime.settings.rowless_grace_seconds + 1)
     assert len(volumes.disks()) == 1
-    assert {one.cause for one in volumes.fleet.orphans()} == {"lost_volume"}
 
 
 @pytest.mark.parametrize(("state", "left"), [("deleted", 0), ("failed", 0), ("lost", 1)])
@@ -297,4 +223,4 @@ def test_a_disk_of_an_ended_volume_goes_after_the_grace_period_unless_it_was_los
     assert len(volumes.disks()) == 1, "it has shown once"
     volumes.fleet.let_pass(volumes.fleet.runtime.settings.rowless_grace_seconds + 1)
     volumes.observe()
-    assert len(volumes.disks()) == len(volumes.orphans()) == left
+    assert len(volumes.disks()) == left

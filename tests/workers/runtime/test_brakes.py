@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -170,7 +170,7 @@ def test_a_vm_of_a_lost_row_is_ended_by_an_operator_or_at_its_present_deadline(f
     inventory(fleet)
     fleet.resume()
     ids = {one.instance_id: one.id for one in fleet.orphans()}
-    fleet.runtime.database.run(end_orphan(ids[by_operator], disk_grace=timedelta(0)))
+    fleet.runtime.database.run(end_orphan(ids[by_operator]))
     fleet.drive(lambda: not fleet.is_alive(by_operator))
     assert fleet.is_alive(by_deadline)
     past = datetime(2020, 1, 1, tzinfo=UTC)

@@ -94,7 +94,7 @@ def from_instance(instance: "InstanceTypeDef", region: str) -> Vm:
         tags=vm_tags,
         launch_identity=instance.get("ClientToken") or None,
         batch=(vm_tags[BATCH], instance.get("AmiLaunchIndex", 0)) if BATCH in vm_tags else None,
-        launched_at=utc(instance.get("LaunchTime")),
+        launched_at=_utc(instance.get("LaunchTime")),
         ended_at=transition_time(instance.get("StateTransitionReason")) if ended else None,
         public_ip=instance.get("PublicIpAddress"),
         private_ip=instance.get("PrivateIpAddress"),
@@ -131,6 +131,5 @@ def transition_time(text: str | None) -> datetime | None:
     return datetime.strptime(match[1], "%Y-%m-%d %H:%M:%S").replace(tzinfo=UTC) if match else None
 
 
-def utc(time: datetime | None) -> datetime | None:
-    """The same time in UTC."""
+def _utc(time: datetime | None) -> datetime | None:
     return time.astimezone(UTC) if time is not None else None

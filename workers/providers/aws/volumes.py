@@ -10,7 +10,6 @@ from workers.providers.aws.calls import FILTER_VALUES, pages, part
 from workers.providers.aws.clients import AwsClients
 from workers.providers.aws.errors import translated
 from workers.providers.aws.settings import AwsAccount
-from workers.providers.aws.vms import utc
 from workers.providers.common.batch import ask_each, chunks, leave_out
 from workers.providers.common.volumes import is_attached
 from workers.providers.errors import NotFound
@@ -117,5 +116,4 @@ def _volume(record: Any, region: str) -> CloudVolume:
         state=_STATES.get(record["State"], DiskState.UNKNOWN),
         tags=resource_tags.to_dict(cast("Any", record.get("Tags"))),
         attached_to=attachments[0].get("InstanceId") if attachments else None,
-        created_at=utc(record.get("CreateTime")),
     )

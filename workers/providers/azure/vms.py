@@ -65,8 +65,8 @@ def from_document(vm: Document, view: Document | None, addresses: Addresses | No
         state=state,
         tags=tags,
         launch_identity=part(vm, "name").lower(),
-        launched_at=time_of(properties.get("timeCreated")),
-        ended_at=None if live else time_of((power or failure or {}).get("time")),
+        launched_at=_time(properties.get("timeCreated")),
+        ended_at=None if live else _time((power or failure or {}).get("time")),
         public_ip=reported.public,
         private_ip=reported.private,
         state_reason=_reason(power, failure, refusal) if state is VmState.STOPPED else None,
@@ -139,8 +139,8 @@ def _with_prefix(statuses: Iterable[Document], prefix: str) -> Document | None:
     return next((status for status in statuses if status.get("code", "").startswith(prefix)), None)
 
 
-def time_of(text: Any) -> datetime | None:
-    """A time of Azure's, in UTC. Azure writes up to seven digits of a second; Python reads six."""
+def _time(text: Any) -> datetime | None:
+    """Azure writes up to seven digits of a second; Python reads six."""
     if text is None:
         return None
     whole, _, fraction = str(text).rstrip("Z").partition("+")[0].partition(".")

@@ -13,7 +13,6 @@ from workers.providers.azure.calls import Document, known, part
 from workers.providers.azure.clients import Group
 from workers.providers.azure.errors import creating, translated
 from workers.providers.azure.settings import AzureAccount
-from workers.providers.azure.vms import time_of
 from workers.providers.common.batch import answered
 from workers.providers.common.volumes import is_attached
 from workers.providers.errors import NotFound, OutcomeUnknown, TokenConflict
@@ -135,5 +134,4 @@ def _volume(document: Document) -> CloudVolume:
         state=_STATES.get(str(properties.get("provisioningState", "")).lower(), DiskState.UNKNOWN),
         tags=resource_tags.read(document.get("tags")),
         attached_to=names.last(holder) if holder else None,
-        created_at=time_of(properties.get("timeCreated")),
     )

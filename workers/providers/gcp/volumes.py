@@ -22,7 +22,6 @@ from workers.providers.gcp.sdk import (
     InstancesClient,
 )
 from workers.providers.gcp.settings import GcpAccount
-from workers.providers.gcp.vms import time_of
 from workers.providers.types import CloudVolume, DiskSpec, DiskState, VolumeListing, VolumeSpec
 
 _STATES: Mapping[str, DiskState] = {
@@ -173,5 +172,4 @@ def _volume(disk: Disk, zone: str) -> CloudVolume:
         state=_STATES.get(disk.status, DiskState.UNKNOWN),
         tags=dict(disk.labels),
         attached_to=last(disk.users[0]) if disk.users else None,
-        created_at=time_of(disk.creation_timestamp),
     )
