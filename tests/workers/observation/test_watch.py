@@ -160,7 +160,7 @@ def test_a_look_that_shows_none_of_its_vms_was_none(fleet: Fleet, monkeypatch: p
     lease_id = fleet.create()
     fleet.drive(lambda: any(each.instance_id for each in fleet.attempts(lease_id)))
     fleet.runtime.database.run(update(account_region).values(last_watched_at=None))
-    monkeypatch.setattr(AwsProvider, "get", lambda _, region, ids: dict.fromkeys(ids))
+    monkeypatch.setattr(AwsProvider, "get", lambda *arguments: dict.fromkeys(arguments[-1]))
     watch(fleet.runtime, ACCOUNT, REGION)
     assert watched_at(fleet) is None
 
