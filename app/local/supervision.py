@@ -4,7 +4,7 @@ import json
 import math
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol
@@ -176,7 +176,7 @@ def launch(
         )
 
 
-def _interpreter(
+def interpreter(
     argv: Sequence[str], environment: Mapping[str, str], folder: Path, log: BinaryIO, words: bytes
 ) -> Child:
     """A new interpreter in a session of its own. `words`: what it reads from its standard input."""
@@ -193,10 +193,6 @@ def _interpreter(
     with child.stdin:
         child.stdin.write(words)
     return child
-
-
-interpreter: Callable[[Sequence[str], Mapping[str, str], Path, BinaryIO, bytes], Child] = _interpreter
-"""How supervisord is started: tests fork it."""
 
 
 def last_lines(log: Path, count: int = LOG_LINES) -> str:

@@ -60,13 +60,15 @@ class SummaryService:
             counts = (
                 await connection.execute(totals.by_state(every_tenant=within is None), {**scope, "as_of": as_of})
             ).all()
-            volume_rate = await connection.scalar(volume_records.run_rate(every_tenant=within is None), scope)
+            volume_rate = (
+                await connection.execute(volume_records.run_rate(every_tenant=within is None), scope)
+            ).scalar_one()
             rows = (await connection.execute(self._attention[within is None], scope)).all()
         return TenantSummary(
             as_of=as_of,
             tenant_id=within,
             counts=counts,
-            volume_rate=Decimal(volume_rate or 0),
+            volume_rate=Decimal(volume_rate),
             spend_of_month=spend,
             attention=rows,
             attention_total=rows[0].total if rows else 0,

@@ -636,7 +636,7 @@ CREATE TABLE account_region (
 COMMENT ON COLUMN account_region.last_listing_started_at IS 'start of the last listing that did not break off';
 COMMENT ON COLUMN account_region.last_complete_listing_at IS 'start of the last one that was believed and covered every VM';
 COMMENT ON COLUMN account_region.listed IS 'VMs in it';
-COMMENT ON COLUMN account_region.last_watched_at IS 'start of the last look at the VMs in change, when there were any';
+COMMENT ON COLUMN account_region.last_watched_at IS 'start of the last look at the VMs in change that showed one';
 COMMENT ON COLUMN account_region.image_gib IS '{image_key: GiB}: the least boot disk of the images that were looked up';
 COMMENT ON COLUMN account_region.blocked_until IS 'no launch before, since the provider refuses every one';
 COMMENT ON COLUMN account_region.blocked_since IS 'of the first such refusal in a row';

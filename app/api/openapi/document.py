@@ -14,7 +14,7 @@ from app.api.openapi.examples import add_examples
 from app.api.openapi.open_enums import open_answers
 from app.api.openapi.responses import complete_responses, components
 from app.api.openapi.shortening import shorten
-from app.api.openapi.texts import add_descriptions, tags
+from app.api.openapi.texts import add_descriptions, parameters, tags
 from app.api.schemas.event_stream import EventStreamMessage
 
 _DESCRIPTION = """GPUs for a while: request them, use them, release them.
@@ -97,9 +97,7 @@ def _restrict_names(node: Any) -> None:
 
 def _drop_titles(made: dict[str, Any]) -> None:
     """Titles made from names only say the name again, in every comment of a generated client."""
-    operations = [operation for methods in made["paths"].values() for operation in methods.values()]
-    pending = [*made["components"]["schemas"].values()]
-    pending += [parameter["schema"] for operation in operations for parameter in operation.get("parameters", ())]
+    pending = [*made["components"]["schemas"].values(), *(parameter["schema"] for parameter in parameters(made))]
     while pending:
         schema = pending.pop()
         schema.pop("title", None)
@@ -110,10 +108,8 @@ def _drop_titles(made: dict[str, Any]) -> None:
 
 def _say_once(made: dict[str, Any]) -> None:
     """A parameter has its description once: FastAPI repeats it in the schema."""
-    for methods in made["paths"].values():
-        for operation in methods.values():
-            for parameter in operation.get("parameters", ()):
-                parameter["schema"].pop("description", None)
+    for parameter in parameters(made):
+        parameter["schema"].pop("description", None)
 
 
 def _drop_unused_responses(made: dict[str, Any]) -> None:

@@ -11,6 +11,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from app.api.openapi.operations import operations
+
 FILE = Path(str(files("app.api.openapi") / "examples.json"))
 
 
@@ -27,9 +29,8 @@ def add_examples(made: dict[str, Any]) -> None:
     for name, example in responses.items():
         if item_of(schemas[name]) not in responses:
             schemas[name]["examples"] = [example]
-    for methods in made["paths"].values():
-        for operation in methods.values():
-            _add(operation, examples()["operations"].get(operation["operationId"], {}))
+    for operation in operations(made):
+        _add(operation, examples()["operations"].get(operation["operationId"], {}))
 
 
 def item_of(schema: dict[str, Any]) -> str | None:

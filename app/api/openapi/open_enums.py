@@ -6,6 +6,8 @@ A generated client that takes an enum for complete fails on the first new value.
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from app.api.openapi.operations import operations
+
 _PLACE = "#/components/schemas/"
 _ANY_TEXT = {"type": "string"}
 
@@ -21,8 +23,7 @@ def open_answers(document: dict[str, Any]) -> None:
 
 def answered(document: dict[str, Any]) -> set[str]:
     """Names of all schemas that an answer can hold, at whatever depth."""
-    operations = [operation for methods in document["paths"].values() for operation in methods.values()]
-    names = set(_references([operation["responses"] for operation in operations]))
+    names = set(_references([operation["responses"] for operation in operations(document)]))
     new = names | set(_references(document["components"].get("responses", {})))
     while new:
         names |= new

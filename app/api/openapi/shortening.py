@@ -1,8 +1,10 @@
 """Makes the document shorter without changing what it says."""
 
 from collections import Counter
-from collections.abc import Iterator
 from typing import Any
+
+from app.api.openapi.operations import operations
+from app.api.openapi.texts import parameters
 
 _PARAMETERS = "#/components/parameters/"
 _NULL = {"type": "null"}
@@ -13,17 +15,10 @@ _ABOUT = ("description", "default", "examples", "example")
 def shorten(document: dict[str, Any]) -> None:
     """Changes the document in place."""
     _join_null(document)
-    for operation in operations(document):
-        for parameter in operation.get("parameters", ()):
-            if parameter.get("required") is False:
-                del parameter["required"]
+    for parameter in parameters(document):
+        if parameter.get("required") is False:
+            del parameter["required"]
     document["components"]["parameters"] = dict(sorted(_share_parameters(document).items()))
-
-
-def operations(document: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """All operations of all paths."""
-    for methods in document["paths"].values():
-        yield from methods.values()
 
 
 def unfolded(document: dict[str, Any]) -> dict[str, Any]:
@@ -67,8 +62,8 @@ def _join_null(node: Any) -> None:
 
 def _share_parameters(document: dict[str, Any]) -> dict[str, Any]:
     """Puts a reference in the place of each parameter that several operations have. Returns these parameters by name."""
-    every = {str(each): each for operation in operations(document) for each in operation.get("parameters", ())}
-    uses = Counter(str(each) for operation in operations(document) for each in operation.get("parameters", ()))
+    every = {str(each): each for each in parameters(document)}
+    uses = Counter(map(str, parameters(document)))
     names: dict[str, str] = {}
     # whatever the order of the operations
     for key in sorted((key for key in every if uses[key] > 1), key=lambda key: (-uses[key], key)):

@@ -6,6 +6,8 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
+from app.api.openapi.operations import operations
+
 
 @cache
 def texts() -> dict[str, Any]:
@@ -39,9 +41,8 @@ def fields(made: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
 
 def parameters(made: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """Each parameter of each operation."""
-    for methods in made["paths"].values():
-        for operation in methods.values():
-            yield from operation.get("parameters", ())
+    for operation in operations(made):
+        yield from operation.get("parameters", ())
 
 
 def _of_field(schema: str, name: str) -> str | None:

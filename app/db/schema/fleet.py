@@ -79,7 +79,7 @@ account_region = Table(
     Column("last_listing_started_at", Time, comment="start of the last listing that did not break off"),
     Column("last_complete_listing_at", Time, comment="start of the last one that was believed and covered every VM"),
     Column("listed", Integer, comment="VMs in it"),
-    Column("last_watched_at", Time, comment="start of the last look at the VMs in change, when there were any"),
+    Column("last_watched_at", Time, comment="start of the last look at the VMs in change that showed one"),
     Column("listing_calls", Integer),
     Column("listing_seconds", Numeric(10, 3)),
     Column("cycles", Integer, nullable=False, server_default="0"),
