@@ -21,7 +21,6 @@ from tests.workers import first_view
 from tests.workers.cloud_samples import AWS, CLOUDS, CloudSample
 from tests.workers.failing import Failing
 from tests.workers.fleet import Fleet
-from tests.workers.forks import Forks, forks
 from tests.workers.virtual_time import RealTime, VirtualTime, virtual
 from workers.process import bootstrap
 from workers.process.bootstrap import build_runtime
@@ -123,13 +122,6 @@ def kept_view(databases: Databases, redis_server: str, tmp_path_factory: pytest.
         first_view.keep(databases.owner_url)
         fleet.close()
         return database_url
-
-
-@pytest.fixture(scope="session")
-def worker_forks() -> Iterator[Forks]:
-    """Forks workers: a new interpreter of each would import for more than a second."""
-    with forks() as started:
-        yield started
 
 
 @pytest.fixture(scope="session")

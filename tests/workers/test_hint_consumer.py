@@ -17,9 +17,9 @@ from app.local.waiting import wait_until
 from app.settings.broker import QUEUE, SOCKET_SECONDS
 from tests.harness import redis_proxy
 from tests.harness.cached_settings import read_settings
+from tests.harness.forks import ForkServer
 from tests.harness.redis_proxy import GARBAGE, REPLIES, RESET, Proxy
 from tests.workers.fleet import Fleet
-from tests.workers.forks import Forks
 from tests.workers.virtual_time import RealTime, VirtualTime
 from tests.workers.worker_process import PATIENCE, running
 from workers.process import celery_app
@@ -146,11 +146,11 @@ def test_redis_is_asked_again_within_ten_seconds_however_long_it_was_away() -> N
 
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
 def test_a_worker_process_goes_on_without_its_consumer(
-    fleet: Fleet, proxy: Proxy, tmp_path: Path, worker_forks: Forks
+    fleet: Fleet, proxy: Proxy, tmp_path: Path, forks: ForkServer
 ) -> None:
     """Redis answers PING and refuses the rest. The process's own sweeper launches, and hints arrive later."""
     proxy.refuse("READONLY", "BRPOP")
-    with running(fleet, tmp_path, forks=worker_forks, GPULEASE_BROKER_URL=proxy.url) as worker:
+    with running(fleet, tmp_path, forks=forks, GPULEASE_BROKER_URL=proxy.url) as worker:
         assert wait_until(lambda: proxy.refused > 0, timeout=PATIENCE)
         lease_id = fleet.create()
         assert wait_until(lambda: fleet.lease(lease_id).state == "active", timeout=PATIENCE)

@@ -15,8 +15,8 @@ from app.domain.ids import LeaseId
 from app.hints import celery_sender
 from app.local.ports import free_port
 from app.local.waiting import wait_until
+from tests.harness.forks import ForkServer
 from tests.workers.fleet import Fleet
-from tests.workers.forks import Forks
 from tests.workers.virtual_time import RealTime, VirtualTime
 from tests.workers.worker_process import PATIENCE, Claims, WorkerProcess, running, wait_until_server_is_old
 
@@ -31,10 +31,10 @@ def virtual_time() -> VirtualTime:
 
 
 @pytest.fixture
-def workers(fleet: Fleet, tmp_path: Path, worker_forks: Forks) -> Iterator[list[WorkerProcess]]:
+def workers(fleet: Fleet, tmp_path: Path, forks: ForkServer) -> Iterator[list[WorkerProcess]]:
     """Three workers with four threads each. A call that launches or terminates takes 0.3 s."""
     with ExitStack() as stack:
-        started = [stack.enter_context(running(fleet, tmp_path, forks=worker_forks)) for _ in range(3)]
+        started = [stack.enter_context(running(fleet, tmp_path, forks=forks)) for _ in range(3)]
         for operation in ("RunInstances", "TerminateInstances"):
             fleet.sim.fault(operation, "delay", times=None, delay_seconds=0.3)
         yield started

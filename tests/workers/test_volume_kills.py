@@ -4,6 +4,7 @@ import os
 import signal
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from random import Random
 from threading import Event
@@ -13,8 +14,9 @@ import pytest
 from app.domain.ids import LeaseId
 from tests.failpoints.actions import Action, arm
 from tests.failpoints.points import names
+from tests.harness.forks import ForkServer, Program
 from tests.workers.fleet import Fleet
-from tests.workers.kills import Killed, killed_workers
+from tests.workers.kills import start_worker
 from tests.workers.volumes import VolumeFleet
 
 KILLS = int(os.environ.get("GPULEASE_KILLS", "12"))
@@ -35,14 +37,15 @@ def points_of(beginnings: tuple[str, ...]) -> list[str]:
 class Story:
     """One volume after the other, each with a lease, and workers that die on the way."""
 
-    def __init__(self, volumes: VolumeFleet, workers: Killed, folder: Path) -> None:
+    def __init__(self, volumes: VolumeFleet, start: Callable[[], Program], folder: Path) -> None:
         self.volumes, self.fleet = volumes, volumes.fleet
-        self._workers, self._folder = workers, folder
+        self._start, self._folder = start, folder
         self._random = Random(7)
         self.killed: Counter[str] = Counter()
         self.at: set[str] = set()
         self._turns: dict[str, list[str]] = {}
-        self._pid, self._point = 0, ""
+        self._worker: Program | None = None
+        self._point = ""
 
     def phase(self, name: str, done: Callable[[], bool]) -> None:
         """Works towards `done`. A worker that is killed is followed by one that lives, and that one is not armed."""
@@ -66,16 +69,16 @@ class Story:
         arm(self._folder, self._point, Action.KILL)
 
     def _look(self, name: str) -> None:
-        code = self._workers.exit_code(self._pid) if self._pid else -signal.SIGKILL
-        if code is None:
-            return
-        assert code == -signal.SIGKILL, "the worker failed by itself"
-        if self._pid:
+        if self._worker is not None:
+            code = self._worker.poll()
+            if code is None:
+                return
+            assert code == -signal.SIGKILL, "the worker failed by itself"
             self.killed[name] += 1
             self.at.add(self._point)
         self.fleet.end_claims(*self._open_leases())
         self.fleet.let_pass(3.0)
-        self._pid = self._workers.start()
+        self._worker = self._start()
 
     def _open_leases(self) -> list[LeaseId]:
         """Their claims are those of a dead process, which nobody frees in a test's time."""
@@ -83,8 +86,9 @@ class Story:
 
     def close(self) -> None:
         """No worker stays."""
-        if self._pid and self._workers.exit_code(self._pid) is None:
-            os.kill(self._pid, signal.SIGKILL)
+        if self._worker is not None:
+            self._worker.kill()
+            self._worker.wait()
 
     def _check(self) -> None:
         """No volume has two disks, and no disk of an available volume is gone."""
@@ -115,15 +119,15 @@ class Story:
 
 
 @pytest.fixture
-def story(make_fleet: Callable[..., Fleet], tmp_path: Path) -> Iterator[Story]:
+def story(make_fleet: Callable[..., Fleet], forks: ForkServer, tmp_path: Path) -> Iterator[Story]:
     fleet = make_fleet(agent="off", boot_timeout=100_000.0, boot_timeout_large=100_000.0, launch_timeout=100_000.0)
     fleet.sim.settings(boot_seconds=0.0, shutdown_seconds=0.0, cleanup_seconds=0.0)
     folder = tmp_path / "armed"
     folder.mkdir()
-    with killed_workers(fleet.runtime.settings.model_dump(mode="json"), folder) as workers:
-        made = Story(VolumeFleet(fleet), workers, folder)
-        yield made
-        made.close()
+    settings = fleet.runtime.settings.model_dump(mode="json")
+    made = Story(VolumeFleet(fleet), partial(start_worker, forks, settings, folder), folder)
+    yield made
+    made.close()
 
 
 def test_kills_lose_no_volume_double_none_and_attach_none_twice(story: Story) -> None:

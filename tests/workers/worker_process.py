@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
@@ -14,11 +13,11 @@ from uuid import UUID
 
 from sqlalchemy import text
 
+from app.local.programs import WORKER_IMPORTS
 from app.local.waiting import wait_until
 from app.settings.timing import timing
-from tests.harness.databases import ROOT
+from tests.harness.forks import ForkServer, Program, start
 from tests.workers.fleet import ACCOUNT, REGION, Fleet
-from tests.workers.forks import Fork, Forks
 from workers.observation.inventory import take_inventory
 
 PATIENCE = 60.0
@@ -30,6 +29,7 @@ SETTINGS: Mapping[str, str] = {
     "GPULEASE_AGENT": "off",
 }
 
+_IMPORTS = (*WORKER_IMPORTS, "workers.providers.aws.adapter")
 _STRANDED = text(
     """
     SELECT id, claim_id FROM lease
@@ -44,7 +44,7 @@ _SERVER_AGE = text("SELECT extract(epoch FROM now() - pg_postmaster_start_time()
 class WorkerProcess:
     """`python -m workers worker` or another kind, with its output in a file."""
 
-    def __init__(self, child: subprocess.Popen[bytes] | Fork, log: Path) -> None:
+    def __init__(self, child: Program, log: Path) -> None:
         self.child = child
         self.log = log
 
@@ -71,7 +71,7 @@ def running(
     folder: Path,
     kind: str = "worker",
     *,
-    forks: Forks | None = None,
+    forks: ForkServer | None = None,
     listed: bool = True,
     **settings: str,
 ) -> Iterator[WorkerProcess]:
@@ -89,7 +89,8 @@ def running(
         **settings,
     }
     log = folder / f"{kind}-{time.monotonic_ns()}.log"
-    child = _interpreter(kind, environment, log) if forks is None else forks.start(kind, environment, log)
+    argv = [sys.executable, "-m", "workers", kind]
+    child = start(argv, environment, log) if forks is None else forks.start(argv, environment, log, imports=_IMPORTS)
     process = WorkerProcess(child, log)
     try:
         assert wait_until(lambda: bool(process.events(f"{kind} started")), timeout=PATIENCE), process.lines()
@@ -99,12 +100,6 @@ def running(
     finally:
         child.kill()
         child.wait(PATIENCE)
-
-
-def _interpreter(kind: str, environment: Mapping[str, str], log: Path) -> subprocess.Popen[bytes]:
-    argv = [sys.executable, "-m", "workers", kind]
-    with log.open("wb") as output:
-        return subprocess.Popen(argv, cwd=ROOT, env=environment, stdout=output, stderr=output)
 
 
 def wait_until_server_is_old(fleet: Fleet) -> None:
